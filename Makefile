@@ -12,8 +12,8 @@ OS ?= debian13
 # where codespell looks for words that are not used here
 WORDS := deepopsctl plugins roles playbooks group_vars inventory molecule scripts benchmarks docs README.md CONTRIBUTING.md SECURITY.md Makefile
 # their names have no ending by which linters would find them
-PYTHON_SCRIPTS = $$(grep -lE '^\#!.*python3$$' scripts/*)
-SHELL_SCRIPTS = $$(grep -lE '^\#!.*(/|env )(ba)?sh$$' .ci/run scripts/*)
+PYTHON_SCRIPTS = $$(grep -slE '^\#!.*python3$$' scripts/*)
+SHELL_SCRIPTS = $$(grep -slE '^\#!.*(/|env )(ba)?sh$$' .ci/run scripts/*)
 # a shell that forbids them has every program compiled at every start: a tenth of what the tests cost
 unexport PYTHONDONTWRITEBYTECODE
 

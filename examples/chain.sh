@@ -1,5 +1,5 @@
 #!/bin/bash
-# Jobs one after the other. Run this on a login node, it is no job itself: bash chain.sh
+# Jobs one after the other. Run this on a login node, it is not a job itself: bash chain.sh
 # Options for all jobs of the chain: bash chain.sh --partition=NAME
 set -e
 here=$(dirname "$0")

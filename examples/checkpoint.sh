@@ -1,6 +1,6 @@
 #!/bin/bash -l
 # Work that takes longer than a job may: the job saves a checkpoint before its time is up, goes back to the queue,
-# and goes on from the checkpoint. Number of steps, each of a second, for a try: sbatch checkpoint.sh 7200
+# and continues from the checkpoint. Number of steps, each of a second, for a try: sbatch checkpoint.sh 7200
 #SBATCH --job-name=checkpoint
 #SBATCH --time=00:30:00
 #SBATCH --mem=1G

@@ -239,7 +239,7 @@ def cpu_of_children() -> float:
 
 @contextmanager
 def none_left() -> Iterator[list[Run]]:
-    """A list for runs: none of them goes on after the block."""
+    """A list for runs: none of them continues after the block."""
     runs: list[Run] = []
     try:
         yield runs

@@ -60,7 +60,7 @@ class Authority:
                 "take cluster_authority out of it with `ansible-vault edit`; the next deploy makes a new one",
             ) from error
         if not isinstance(key, ec.EllipticCurvePrivateKey):
-            raise ControlMachineError("cluster_authority in secrets.yml is no EC key", "take it out of secrets.yml")
+            raise ControlMachineError("cluster_authority in secrets.yml is not an EC key", "take it out of secrets.yml")
         self._key = key
 
     @property

@@ -18,7 +18,7 @@ _WHERE = "cluster.yml"
 
 
 def check_names(words: tuple[str, ...], content: Path) -> None:
-    """Refuse a name that is no component."""
+    """Refuse a name that is not a component."""
     known = components(content)
     for name in words:
         if name not in known:

@@ -45,7 +45,7 @@ def run_and_report(request: RunRequest, hosts: tuple[str, ...] | None, *, verbos
 
 
 def run_watched(request: RunRequest, hosts: tuple[str, ...] | None, *, verbosity: int) -> RunOutcome:
-    """Say what will run on how many nodes, run it, and show it as it goes on."""
+    """Say what will run on how many nodes, run it, and show it as it continues."""
     from deepopsctl.cli.variables import names_in
     from deepopsctl.run.runner import run
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import click
-
-from deepopsctl.cli.output import info
 
 F = TypeVar("F", bound=Callable[..., object])
 Names = str | tuple[str, ...] | None
@@ -62,46 +59,12 @@ limit_option = click.option(
 )
 
 
-class RenamedOption(click.Option):
-    """An option with a former name, which works for one release more: hidden, with a warning."""
-
-    def __init__(self, *names: Any, former: str, **attributes: Any) -> None:
-        super().__init__(*names, **attributes)
-        self.former = former
-
-    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
-        """Accept the former name too, as an option of its own."""
-        super().add_to_parser(parser, ctx)
-        action = "append" if self.multiple else "store"
-        parser.add_option(obj=self, opts=[self.former], dest=self.former, action=action, nargs=self.nargs)
-
-    def handle_parse_result(
-        self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]
-    ) -> tuple[Any, list[str]]:
-        """Take the value of the former name, or of its environment variable, if there is no other."""
-        name, values = str(self.name), dict(opts)
-        prefix = ctx.auto_envvar_prefix
-        variable = f"{prefix}_{self.former.lstrip('-').replace('-', '_').upper()}" if prefix else ""
-        value, used = values.pop(self.former, None), self.former
-        if value is None and name not in values and os.environ.get(variable):
-            value, used = self.value_from_text(os.environ[variable]), variable
-        if value is not None:
-            new = max(self.opts, key=len) if used == self.former else f"{prefix}_{name.upper()}"
-            info(click.style("warning: ", fg="yellow") + f"{used} is called {new} now; the next release refuses it")
-            values[name] = [*values.get(name, []), *value] if self.multiple else values.get(name, value)
-        return super().handle_parse_result(ctx, values, args)
-
-    def value_from_text(self, text: str) -> object:
-        """The value of an environment variable, several divided by blanks."""
-        return text.split() if self.multiple else text
-
-
 def seconds(ctx: click.Context, param: click.Parameter, text: str) -> float:
     """Seconds, from `90`, `1.5`, `90s`, `30m`, `2h` or `1d`; a whole number is an int."""
     figure, unit = (text[:-1], _UNITS[text[-1]]) if text[-1:] in _UNITS else (text, 1)
     number = float(figure) * unit if _FIGURE.fullmatch(figure) else -1
     if not 0 <= number <= _MOST_SECONDS:
-        raise click.BadParameter(f"{text!r} is no duration: write 90s, 30m, 2h or 1d", ctx, param)
+        raise click.BadParameter(f"{text!r} is not a valid duration: write 90s, 30m, 2h or 1d", ctx, param)
     return int(number) if number == int(number) else number
 
 

@@ -58,7 +58,7 @@ def _written(variables: Variables) -> Variables:
 def _date(value: object) -> str:
     if isinstance(value, date):
         return str(value)
-    raise TypeError(f"{value!r} is no value for a variable")
+    raise TypeError(f"{value!r} is not a valid value for a variable")
 
 
 def _parse(text: str, types: Types) -> Variables:
@@ -92,7 +92,7 @@ def _file(name: str, types: Types) -> Path:
         hint = "check the path and its permissions"
         raise InputError.single("-e", f"{name} can't be read: {error.strerror or error}", hint) from error
     except UnicodeDecodeError as error:
-        raise InputError.single("-e", f"{name} is no text in UTF-8", "save it as UTF-8") from error
+        raise InputError.single("-e", f"{name} is not text in UTF-8", "save it as UTF-8") from error
     if text.startswith("$ANSIBLE_VAULT"):
         return path
     _check(text, name, types)
@@ -113,7 +113,7 @@ def _check(text: str, where: str, types: Types) -> None:
     root = variables(text, where)
     problems = [root] if isinstance(root, Problem) else list(faults(root, where, types))
     if not problems and not isinstance(root, yaml.MappingNode):
-        problems = [Problem(where, "is no mapping of names to values", _HINT)]
+        problems = [Problem(where, "is not a mapping of names to values", _HINT)]
     if problems:
         # an option has no lines
         raise InputError(replace(problem, where="-e") if where == "-e" else problem for problem in problems)

@@ -31,7 +31,7 @@ class ClusterDir:
         if not directory.spec.is_file():
             raise InputError.single(
                 str(path),
-                "is no cluster directory: it has no cluster.yml",
+                "is not a cluster directory: it has no cluster.yml",
                 "give one with -C DIR or $DEEPOPSCTL_CLUSTER, or make one: deepopsctl init DIR ...",
             )
         return directory

@@ -128,7 +128,7 @@ class _Edit:
         source = YamlText.read(text)
         nodes = value_of(source.root, "nodes")
         if not isinstance(nodes, yaml.SequenceNode):
-            raise InputError.single(WHERE, "nodes: is no list", "see docs/reference/cluster-yml.md")
+            raise InputError.single(WHERE, "nodes: is not a list", "see docs/reference/cluster-yml.md")
         entries = [
             _Entry(index, item, _entry_nodes(item))
             for index, item in enumerate(nodes.value)

@@ -148,7 +148,7 @@ def _variables(plain: str) -> dict[object, object]:
         where += f":{mark.line + 1}" if mark else ""
         variables = None
     if not isinstance(variables, dict):
-        raise InputError.single(where, "what is encrypted in it are no variables in valid YAML", _EDIT)
+        raise InputError.single(where, "what is encrypted in it are not variables in valid YAML", _EDIT)
     return variables
 
 

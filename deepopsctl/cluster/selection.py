@@ -37,7 +37,7 @@ def select_nodes(words: Sequence[str], cluster: Cluster, option: str = "NODES") 
 
 
 def select_names(words: Sequence[str], cluster: Cluster, option: str, others: Sequence[str] = ()) -> frozenset[str]:
-    """Like `select_nodes`, for an option that accepts `others` too, which are no nodes."""
+    """Like `select_nodes`, for an option that accepts `others` too, which are not nodes."""
     selection = _Selection(cluster, option, others)
     for word in words:
         for piece in _pieces(word):

@@ -169,7 +169,7 @@ def misspelt_settings(directory: ClusterDir, content: Path, option_names: Iterab
 def site_values(directory: ClusterDir) -> dict[str, object]:
     """The site's settings for all nodes by the names of today; of templates and values with tags the text.
 
-    Nothing of encrypted files. InputError for a file that is no valid YAML.
+    Nothing of encrypted files. InputError for a file that is not valid YAML.
     """
     values: dict[str, object] = {}
     for path in _files(directory):
@@ -211,7 +211,7 @@ def variables(text: str, where: str) -> yaml.Node | Problem | None:
         explanation = why_broken(text, line, str(error.problem or error.context), hint)
         return Problem(f"{where}:{line}" if line else where, *explanation)
     except yaml.YAMLError as error:
-        return Problem(where, f"no valid YAML: {' '.join(str(error).split())}", "take out what is no text")
+        return Problem(where, f"not valid YAML: {' '.join(str(error).split())}", "take out what is not a text")
     if root is not None and is_endless(root):
         return Problem(where, "its anchors (&name, *name) stand for too many values", "write the values out")
     if root is None or isinstance(root, yaml.MappingNode) or (isinstance(root, yaml.ScalarNode) and not root.value):
@@ -278,7 +278,7 @@ def _loaded(root: yaml.Node, where: str) -> object | Problem:
         value: object = PlainTagLoader("").construct_document(root)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        return Problem(f"{where}:{line}", f"no valid YAML: {error.problem}", "put it in quotes if it is text")
+        return Problem(f"{where}:{line}", f"not valid YAML: {error.problem}", "put it in quotes if it is text")
     return value
 
 
@@ -316,7 +316,7 @@ def _variables(path: Path, where: str) -> yaml.Node | Problem | None:
     try:
         text = read_text(path)
     except UnicodeDecodeError:
-        return Problem(where, "is no text in UTF-8", "save it as UTF-8")
+        return Problem(where, "is not text in UTF-8", "save it as UTF-8")
     except OSError as error:
         return Problem(where, f"can't be read: {error.strerror}", "check the path and its permissions")
     return None if text.startswith("$ANSIBLE_VAULT") else variables(text, where)

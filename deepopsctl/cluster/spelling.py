@@ -42,15 +42,6 @@ def misspelt_values(cluster: Cluster) -> Iterator[Problem]:
     types = _having((gpu_type, node.name) for node in cluster.nodes for gpu_type in _types(node.gpus))
     for gpu_type, names in types.items():
         yield from _problem(f"gpus: {gpu_type} of {names}", near_type(gpu_type), "type of GPU that deepopsctl knows")
-    yield from former_keys(cluster)
-
-
-def former_keys(cluster: Cluster) -> Iterator[Problem]:
-    """Keys that have another name now; the former one works for one release more."""
-    for mount in cluster.storage:
-        if "empty_folders" in mount.parts.get("purge", {}):
-            message = f"purge of {mount.name}: empty_folders is called empty_directories now"
-            yield Problem(_WHERE, message, "rename the key: the next release refuses it")
 
 
 def shared_login_home(cluster: Cluster) -> Iterator[Problem]:
@@ -104,4 +95,4 @@ def _having(pairs: Iterable[tuple[str, str]]) -> Mapping[str, str]:
 
 def _problem(what: str, near: str, known: str) -> Iterator[Problem]:
     if near:
-        yield Problem(_WHERE, f"{what} is no {known}", f"did you mean {near}?")
+        yield Problem(_WHERE, f"{what} is not a {known}", f"did you mean {near}?")

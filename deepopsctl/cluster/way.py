@@ -32,7 +32,7 @@ class Way:
     sockets: Path | None = None
 
     def target(self, node: Node) -> Target:
-        """The node, as ssh is told it."""
+        """The node, as ssh has to know it."""
         return Target(node.name, node.address or node.name, self.user, port_of(self.cluster, node))
 
     def command(self, node: Node, remote: Sequence[str], *, as_root: bool) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_address
 
 from deepopsctl.checks.check import Check
@@ -277,3 +277,16 @@ def _groups(nodes: Nodes, key: Callable[[NodeFacts], str]) -> dict[str, list[Nod
     for node in nodes:
         groups[key(node)].append(node)
     return groups
+
+
+# in the order of the report
+CHECKS: tuple[Callable[[Nodes, Declared], Iterable[Check]], ...] = (
+    machine_ids,
+    addresses,
+    names,
+    mtus,
+    clocks,
+    user_ids,
+    kernels,
+    drivers,
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -20,44 +20,6 @@ from deepopsctl.text.answers import mapping
 from deepopsctl.validation.result import CHECKS_FILE, exit_code_of, record_outcome
 
 COMMAND = "doctor"
-NODE_CHECKS: tuple[Callable[[NodeFacts, Declared], Check | None], ...] = (
-    single_node.python,
-    single_node.sudo,
-    single_node.login_keys,
-    single_node.hostname,
-    single_node.system,
-    single_node.package_lock,
-    single_node.packages_broken,
-    single_node.restarts,
-    single_node.repositories,
-    single_node.time_service,
-    single_node.ports,
-    single_node.firewall,
-    single_node.foreign_slurm,
-    single_node.plugins,
-    single_node.needs,
-    single_node.security,
-    single_node.storage_rights,
-    single_node.database,
-    single_node.disk,
-    single_node.memory,
-    single_node.cpus,
-    single_node.cgroup,
-    single_node.gpus,
-    single_node.gpu_model,
-    single_node.gpu_modules,
-    single_node.secure_boot,
-)
-CROSS_NODE_CHECKS: tuple[Callable[[cross_node.Nodes, Declared], Iterable[Check]], ...] = (
-    cross_node.machine_ids,
-    cross_node.addresses,
-    cross_node.names,
-    cross_node.mtus,
-    cross_node.clocks,
-    cross_node.user_ids,
-    cross_node.kernels,
-    cross_node.drivers,
-)
 # without them no node can be asked
 INDISPENSABLE = frozenset({"control-packages", "control-ssh", "control-vault"})
 
@@ -148,8 +110,8 @@ def _checks(summary: RunSummary, declared: Declared) -> Iterator[Check]:
 def check_facts(nodes: Sequence[NodeFacts], declared: Declared) -> Iterator[Check]:
     """Every check of the examined nodes: single-node checks, then checks across nodes."""
     for node in nodes:
-        yield from (check for check_node in NODE_CHECKS if (check := check_node(node, declared)))
-    for check_across in CROSS_NODE_CHECKS if nodes else ():
+        yield from (check for check_node in single_node.CHECKS if (check := check_node(node, declared)))
+    for check_across in cross_node.CHECKS if nodes else ():
         yield from check_across(nodes, declared)
 
 

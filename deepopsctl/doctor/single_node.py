@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from deepopsctl.checks.check import Check
 from deepopsctl.doctor.advisories import AS_OF, MUNGE, SLURM, is_a_version, open_ones
@@ -271,7 +272,7 @@ def plugins(node: NodeFacts, _: Declared) -> Check | None:
     required = any(plugin["required"] and plugin["path"] in wrong for plugin in node.plugins)
     if required:
         return failed("plugins", node.name, f"{words}: slurmd does not start with it", measured=has)
-    return warned("plugins", node.name, f"{words}: jobs go on without it", has)
+    return warned("plugins", node.name, f"{words}: jobs continue without it", has)
 
 
 def storage_rights(node: NodeFacts, _: Declared) -> Check:
@@ -499,3 +500,34 @@ def _unreachable(failure: Failure, text: str) -> Check:
         if re.search(pattern, text, re.IGNORECASE):
             return failed("reachable", failure.host, sentence, hint=hint or hint_for(text))
     return failed("reachable", failure.host, text, hint=failure.hint)
+
+
+# in the order of the report
+CHECKS: tuple[Callable[[NodeFacts, Declared], Check | None], ...] = (
+    python,
+    sudo,
+    login_keys,
+    hostname,
+    system,
+    package_lock,
+    packages_broken,
+    restarts,
+    repositories,
+    time_service,
+    ports,
+    firewall,
+    foreign_slurm,
+    plugins,
+    needs,
+    security,
+    storage_rights,
+    database,
+    disk,
+    memory,
+    cpus,
+    cgroup,
+    gpus,
+    gpu_model,
+    gpu_modules,
+    secure_boot,
+)

@@ -17,7 +17,7 @@ def with_people(policy: Entry, people: Mapping[str, Iterable[Entry]], today: dat
     """The policy of cluster.yml with the accounts and users of people.yml.
 
     Each group is an account with one for jobs on CPUs and one for jobs on GPUs below it; its people may charge all
-    three. A group out of its time and a person who has expired submit no jobs; what runs goes on.
+    three. A group out of its time and a person who has expired submit no jobs; what runs continues.
     """
     groups, everybody = list(people["groups"]), list(people["people"])
     return {

@@ -89,26 +89,26 @@ def _each(reader: SectionReader, path: Path, check: Callable[[str], str], items:
 def _check_server(text: str) -> str:
     if not _SERVER.fullmatch(text):
         hint = "write ldaps://NAME, or ldap://NAME for StartTLS"
-        raise RefusedError(f"{shorten(text)!r} is no address of a directory server", hint)
+        raise RefusedError(f"{shorten(text)!r} is not an address of a directory server", hint)
     return text
 
 
 def _check_dn(text: str) -> str:
     if not text.isprintable() or len(text) > _LONGEST or not _DN.fullmatch(text):
-        raise RefusedError(f"{shorten(text)!r} is no distinguished name", "write it like dc=example,dc=com")
+        raise RefusedError(f"{shorten(text)!r} is not a distinguished name", "write it like dc=example,dc=com")
     return text
 
 
 def _check_file(text: str) -> str:
     if not _FILE.fullmatch(text) or ".." in PurePosixPath(text).parts:
         hint = "copy the certificate into the cluster directory, and write its name here: directory-ca.pem"
-        raise RefusedError(f"{shorten(text)!r} is no file of the cluster directory", hint)
+        raise RefusedError(f"{shorten(text)!r} is not a file of the cluster directory", hint)
     return text
 
 
 def _check_schema(text: str) -> str:
     if text not in SCHEMAS:
-        raise RefusedError(f"{shorten(text)!r} is no schema", suggest(text, list(SCHEMAS)))
+        raise RefusedError(f"{shorten(text)!r} is not a valid schema", suggest(text, list(SCHEMAS)))
     return text
 
 
@@ -116,14 +116,14 @@ def _check_filter(text: str) -> str:
     plain = text.isprintable() and text == text.strip() and len(text) <= _LONGEST
     if text and not (plain and text.startswith("(") and text.endswith(")") and text.count("(") == text.count(")")):
         hint = "write it like (memberOf=cn=hpc,ou=groups,dc=example,dc=com)"
-        raise RefusedError(f"{shorten(text)!r} is no LDAP filter", hint)
+        raise RefusedError(f"{shorten(text)!r} is not an LDAP filter", hint)
     return text
 
 
 def _check_group(text: str) -> str:
     if not _GROUP.fullmatch(text):
         hint = "letters, digits, spaces, _, . and -"
-        raise RefusedError(f"{shorten(text)!r} is no name of a directory's group", hint)
+        raise RefusedError(f"{shorten(text)!r} is not a name of a directory's group", hint)
     if is_reserved(text):
         what = f"{text} is the name of a group of the system or of a package: nodes never ask the directory for it"
         raise RefusedError(what, "name another group of the directory, or write access_filter")
@@ -135,7 +135,7 @@ def _parse_ids(text: str) -> tuple[int, int]:
         return LOWEST_ID, 0
     match = re.fullmatch(r"([0-9]{1,10})-([0-9]{1,10})", text)
     if match is None:
-        raise RefusedError(f"{shorten(text)!r} is no range of ids", "write it like 20000-39999")
+        raise RefusedError(f"{shorten(text)!r} is not a range of ids", "write it like 20000-39999")
     first, last = int(match[1]), int(match[2])
     if not LOWEST_ID <= first <= last < _SUBORDINATE:
         message = f"{text} is not a range between {LOWEST_ID} and {_SUBORDINATE - 1}"

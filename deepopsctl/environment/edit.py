@@ -112,7 +112,7 @@ def _rows(table: str, where: str, problems: Problems) -> tuple[list[dict[str, ob
     try:
         numbered = [(reader.line_num, cells) for cells in reader]
     except csv.Error as error:
-        problems.add(f"{where}:{reader.line_num}", f"no valid CSV: {error}", "check the quotes of this line")
+        problems.add(f"{where}:{reader.line_num}", f"not valid CSV: {error}", "check the quotes of this line")
         return [], []
     header = [cell.strip().lower() for cell in numbered[0][1]] if numbered else []
     unknown = [name for name in header if name not in COLUMNS]

@@ -33,7 +33,7 @@ def proxy_of(
         return Proxy()
     if strangers := [name for name in names if name not in nodes]:
         raise RefusedError(
-            f"environment_proxy_nodes: {', '.join(strangers)} is no node of this cluster",
+            f"environment_proxy_nodes: {', '.join(strangers)} is not a node of this cluster",
             "name nodes of cluster.yml",
         )
     all_of_them = tuple(_address(name, addresses) for name in names)
@@ -65,7 +65,7 @@ def allowed(
             )
     for text in chain(hosts, *(services[service] for service in chosen)):
         name = str(text).strip().lower().removeprefix("*")
-        # the last part of a name is no number; resolvers read 127.1, 0x7f000001 and 2130706433 as addresses
+        # the last part of a name is not a valid number; resolvers read 127.1, 0x7f000001 and 2130706433 as addresses
         if not _HOST.fullmatch(name) or _NUMBER.fullmatch(name.rpartition(".")[2]):
             raise RefusedError(
                 f"environment_proxy_hosts: {text} is not the name of a host",

@@ -37,7 +37,7 @@ def _spaces(reader: SectionReader, content: Mapping[str, object], mounts: Mappin
     for name, item in content.items():
         path: Path = (KEY, name)
         if name not in NAMES:
-            _refuse(reader, path, RefusedError("is no name of a space", suggest(name, list(NAMES))))
+            _refuse(reader, path, RefusedError("is not a name of a space", suggest(name, list(NAMES))))
             continue
         section = reader.fit(SpaceSection, item, path)
         if section is None:

@@ -38,7 +38,7 @@ def check_login(name: str) -> str:
     """A login name."""
     if not _NAME.fullmatch(name):
         hint = "up to 32 lower-case letters, digits, - and _, and no digit first"
-        raise RefusedError(f"{shorten(name)!r} is no login name", hint)
+        raise RefusedError(f"{shorten(name)!r} is not a login name", hint)
     return _not_reserved(name)
 
 
@@ -46,7 +46,7 @@ def check_group(name: str) -> str:
     """The name of a group, which is that of a Slurm account, too."""
     if not _GROUP.fullmatch(name):
         hint = "up to 28 lower-case letters, digits, - and _, and no digit first"
-        raise RefusedError(f"{shorten(name)!r} is no name of a group", hint)
+        raise RefusedError(f"{shorten(name)!r} is not a name of a group", hint)
     return _not_reserved(name)
 
 
@@ -60,7 +60,7 @@ def _not_reserved(name: str) -> str:
 def parse_id(text: str) -> int:
     """A user's or group's id."""
     if not re.fullmatch(r"[0-9]{1,10}", text):
-        raise RefusedError(f"{shorten(text)!r} is no id", "write a number")
+        raise RefusedError(f"{shorten(text)!r} is not a valid id", "write a number")
     number = int(text)
     if not FIRST_ID <= number <= LAST_ID:
         raise RefusedError(f"{number} is not between {FIRST_ID} and {LAST_ID}", "others are the system's own")
@@ -88,7 +88,7 @@ def parse_date(text: str) -> date:
             return date.fromisoformat(text)
     except ValueError:
         pass
-    raise RefusedError(f"{shorten(text)!r} is no date", "write it like 2027-08-31")
+    raise RefusedError(f"{shorten(text)!r} is not a valid date", "write it like 2027-08-31")
 
 
 def check_full_name(text: str) -> str:
@@ -102,21 +102,21 @@ def check_full_name(text: str) -> str:
 def check_mail(text: str) -> str:
     """A mail address."""
     if not _MAIL.fullmatch(text):
-        raise RefusedError(f"{shorten(text)!r} is no mail address", "write NAME@DOMAIN")
+        raise RefusedError(f"{shorten(text)!r} is not a mail address", "write NAME@DOMAIN")
     return text
 
 
 def check_shell(text: str) -> str:
     """The path of a login shell."""
     if not _SHELL.fullmatch(text):
-        raise RefusedError(f"{shorten(text)!r} is no path of a shell", "write it like /bin/bash")
+        raise RefusedError(f"{shorten(text)!r} is not a path of a shell", "write it like /bin/bash")
     return text
 
 
 def parse_shares(text: str) -> int:
     """Shares of an account."""
     if not re.fullmatch(r"[0-9]{1,9}", text):
-        raise RefusedError(f"{shorten(text)!r} is no number of shares", "write a whole number")
+        raise RefusedError(f"{shorten(text)!r} is not a number of shares", "write a whole number")
     return int(text)
 
 
@@ -130,7 +130,7 @@ def check_public_key(text: str) -> str:
         )
     if match is None or match[1] not in KEY_TYPES:
         known = ", ".join(KEY_TYPES[:2])
-        raise RefusedError(f"{shorten(line)!r} is no public key", f"give the line of the .pub file ({known} ...)")
+        raise RefusedError(f"{shorten(line)!r} is not a public key", f"give the line of the .pub file ({known} ...)")
     if _type_inside(match[2]) != match[1]:
         raise RefusedError(f"the {match[1]} key is cut off or damaged", "copy the whole line of the .pub file")
     # a file with a line for each of several computers

@@ -82,7 +82,7 @@ class Wheel:
 def check_python(version: str) -> str:
     """A version as pip takes it."""
     if not _PYTHON.fullmatch(version):
-        raise InputError.single("--python", f"{version} is no version of Python", "for example 3.13")
+        raise InputError.single("--python", f"{version} is not a version of Python", "for example 3.13")
     return version
 
 

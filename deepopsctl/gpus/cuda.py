@@ -60,7 +60,7 @@ def plan_toolkits(request: ToolkitRequest, host: CudaHost, catalogue: Mapping[st
     misspelt = [version for version in request.versions if not _VERSION.fullmatch(version)]
     if misspelt:
         hint = "write major and minor version in quotes: cuda_toolkits: ['12.8', '13.0']"
-        return ToolkitPlan(problems=((f"{', '.join(misspelt)} is no version of CUDA", hint),))
+        return ToolkitPlan(problems=((f"{', '.join(misspelt)} is not a version of CUDA", hint),))
     versions = sorted(set(request.versions), key=_number)
     default = request.default or (versions[-1] if versions else "")
     problems = [

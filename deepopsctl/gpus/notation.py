@@ -25,7 +25,7 @@ def expand_files(text: str) -> tuple[str, ...]:
     """`/dev/nvidia[0-3]` as single files."""
     match = _FILES.fullmatch(text)
     if not match:
-        raise RefusedError(f"{shorten(text)!r} is no device file", "write /dev/nvidia0 or /dev/nvidia[0-3]")
+        raise RefusedError(f"{shorten(text)!r} is not a device file", "write /dev/nvidia0 or /dev/nvidia[0-3]")
     stem, number, ranges = match.groups()
     if ranges is None:
         return (stem + (number or ""),)
@@ -104,9 +104,11 @@ def declared_by_node(node_sets: Iterable[Mapping[str, Any]]) -> dict[str, dict[s
 def parse_gpus(gpu_type: str, count: str) -> Gpus:
     """Parse Slurm's gres type ('' for none) and the number of GPUs per node."""
     if gpu_type and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", gpu_type):
-        raise RefusedError(f"{shorten(gpu_type)!r} is no GPU type", "write a short model name: h100")
+        raise RefusedError(f"{shorten(gpu_type)!r} is not a GPU type", "write a short model name: h100")
     if not re.fullmatch(r"[0-9]{1,9}", count) or not 1 <= int(count) <= MAX_GPUS:
-        raise RefusedError(f"{shorten(count)!r} is no number of GPUs", f"give how many one node has, 1 to {MAX_GPUS}")
+        raise RefusedError(
+            f"{shorten(count)!r} is not a number of GPUs", f"give how many one node has, 1 to {MAX_GPUS}"
+        )
     return Gpus(gpu_type, int(count))
 
 

@@ -146,14 +146,14 @@ def _read_slices(name: str, value: object, gpu_type: str) -> MigSlices:
     _check_profile(name, gpu_type)
     numbers = listed(value)
     if not numbers or not all(re.fullmatch("[0-9]{1,2}", str(number)) for number in numbers):
-        raise RefusedError(f"{name}: {shorten(str(value))!r} is no number of slices", _MIG_HINT)
+        raise RefusedError(f"{name}: {shorten(str(value))!r} is not a number of slices", _MIG_HINT)
     read = tuple(int(str(number)) for number in numbers)
     if not isinstance(value, list):
         if not 1 <= read[0] <= _MOST_SLICES:
             raise RefusedError(f"{name}: {read[0]} slices", f"a GPU has 1 to {_MOST_SLICES} of one profile")
         return MigSlices(name, read[0])
     if max(read) >= INSTANCES_PER_GPU:
-        raise RefusedError(f"{name}: {max(read)} is no slice's number", f"they go from 0 to {INSTANCES_PER_GPU - 1}")
+        raise RefusedError(f"{name}: {max(read)} is not a slice's number", f"they go from 0 to {INSTANCES_PER_GPU - 1}")
     return MigSlices(name, len(read), read)
 
 
@@ -192,7 +192,7 @@ def _each(value: object, count: int, pattern: re.Pattern[str], what: str, exampl
         raise RefusedError(f"{len(texts)} entries for {count} GPUs", "give one for all, or one for each GPU")
     for text in texts:
         if not isinstance(text, str) or not pattern.fullmatch(text):
-            raise RefusedError(f"{shorten(str(text))!r} are no {what}", f"write {example}")
+            raise RefusedError(f"{shorten(str(text))!r} are not {what}", f"write {example}")
     return tuple(texts)
 
 

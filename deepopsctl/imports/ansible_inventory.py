@@ -66,7 +66,7 @@ class Inventory:
         """All groups in Ansible's order: variables of children override those of parents, else the alphabet decides."""
         depth = {name: int(name != "all") for name in self._names()}
         edges = [(parent, child) for parent, many in self.children.items() for child in many]
-        # a pass for each level: a cycle would go on
+        # a pass for each level: a cycle would continue
         for _ in depth:
             before = dict(depth)
             for parent, child in edges:
@@ -136,10 +136,10 @@ def parse_yaml_inventory(text: str, source: str, problems: Problems) -> Inventor
         root = _composed(text)
     except yaml.MarkedYAMLError as error:
         line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
-        problems.add(f"{source}{line}", f"no valid YAML: {error.problem or error.context}", "compare it with Ansible")
+        problems.add(f"{source}{line}", f"not valid YAML: {error.problem or error.context}", "compare it with Ansible")
         return inventory
     except (yaml.YAMLError, RecursionError):
-        problems.add(source, "no valid YAML", "compare it with `ansible-inventory --list`")
+        problems.add(source, "not valid YAML", "compare it with `ansible-inventory --list`")
         return inventory
     reader = _Reader(source, problems, inventory)
     for name, where, node in reader.pairs(root, source):
@@ -211,7 +211,9 @@ def match_hosts(pattern: str, groups: Mapping[str, Sequence[str]], hosts: Sequen
 def _begin(header: re.Match[str], where: str, inventory: Inventory) -> tuple[str, str]:
     section, section_type = header[1], header[2] or "hosts"
     if section_type not in ("hosts", "vars", "children"):
-        raise RefusedError(f"[{section}:{section_type}] is no section", "use [GROUP], [GROUP:vars], [GROUP:children]")
+        raise RefusedError(
+            f"[{section}:{section_type}] is not a section", "use [GROUP], [GROUP:vars], [GROUP:children]"
+        )
     inventory.where.setdefault(section, where)
     (inventory.members if section_type == "hosts" else inventory.children).setdefault(section, [])
     return section, section_type
@@ -220,7 +222,9 @@ def _begin(header: re.Match[str], where: str, inventory: Inventory) -> tuple[str
 def _read_variable(line: str, where: str, into: dict[str, Setting]) -> None:
     key, equals, value = line.partition("=")
     if not equals or not re.fullmatch(r"\s*[A-Za-z_][A-Za-z0-9_]*\s*", key):
-        raise RefusedError(f"{shorten(line)!r} is no VARIABLE=VALUE", "under [GROUP:vars] every line sets a variable")
+        raise RefusedError(
+            f"{shorten(line)!r} is not a VARIABLE=VALUE", "under [GROUP:vars] every line sets a variable"
+        )
     into[key.strip()] = Setting(_literal(_uncomment(value.strip())), where)
 
 
@@ -274,7 +278,7 @@ class _Reader:
                 if isinstance(key, yaml.ScalarNode):
                     yield str(key.value), f"{self.source}:{key.start_mark.line + 1}", value
         elif not isinstance(node, yaml.ScalarNode) or node.value:
-            self.problems.add(where, "is no mapping", _HINT)
+            self.problems.add(where, "is not a mapping", _HINT)
 
     def group(self, name: str, where: str, node: yaml.Node, depth: int) -> None:
         """One group with all that is below it."""
@@ -294,7 +298,7 @@ class _Reader:
             elif key == "vars":
                 self.inventory.group_vars.setdefault(name, {}).update(variables_of(value, self.source))
             else:
-                self.problems.add(place, f"{shorten(key)} is no part of a group", _HINT)
+                self.problems.add(place, f"{shorten(key)} is not a part of a group", _HINT)
 
     def _hosts(self, group: str, text: str, where: str, content: yaml.Node) -> None:
         try:
@@ -348,7 +352,7 @@ def _variables(text: str, source: str, problems: Problems) -> dict[str, Setting]
         problems.add(where, *why_broken(text, line, str(error.problem or error.context), hint))
         return {}
     except (yaml.YAMLError, RecursionError):
-        problems.add(source, "no valid YAML", hint)
+        problems.add(source, "not valid YAML", hint)
         return {}
     problems.add(source, "no variables: KEY: VALUE is expected", hint)
     return {}
@@ -396,7 +400,9 @@ def _values(body: str, text: str) -> list[str]:
         first, last, step = letters[1] or letters[4], letters[2] or letters[5], int(letters[3] or letters[6] or 1)
         if step and first <= last:
             return [chr(code) for code in range(ord(first), ord(last) + 1, step)]
-    raise RefusedError(f"{shorten(text)}: [{shorten(body)}] is no range", "Ansible's ranges are [01:16] and [a:f]")
+    raise RefusedError(
+        f"{shorten(text)}: [{shorten(body)}] is not a valid range", "Ansible's ranges are [01:16] and [a:f]"
+    )
 
 
 def _match_one(word: str, groups: Mapping[str, Sequence[str]], hosts: Sequence[str]) -> list[str]:

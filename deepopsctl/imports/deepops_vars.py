@@ -131,7 +131,7 @@ def _slurm_key(key: str) -> Callable[[Setting, Carryover], None]:
 def _user_id(setting: Setting, carryover: Carryover) -> None:
     text = as_text(setting.value)
     if not re.fullmatch(r"[1-9][0-9]{0,8}", text):
-        raise RefusedError("it is no user id", "give a number")
+        raise RefusedError("it is not a user id", "give a number")
     carryover.settings["slurm_user_id"] = int(text)
 
 
@@ -151,7 +151,7 @@ def _time_servers(setting: Setting, carryover: Carryover) -> None:
 def _database_user(setting: Setting, carryover: Carryover) -> None:
     text = as_text(setting.value)
     if not re.fullmatch(r"[A-Za-z0-9_]+", text):
-        raise RefusedError("it is no plain name of a database user", "set slurm_dbd_user in settings.yml")
+        raise RefusedError("it is not a plain name of a database user", "set slurm_dbd_user in settings.yml")
     carryover.settings["slurm_dbd_user"] = text
 
 
@@ -277,7 +277,7 @@ class _Importer:
             return
         good = mappings(setting.value)
         if not isinstance(setting.value, list) or len(good) < len(setting.value):
-            self.carryover.leave(name, setting.where, "it is no list of mappings", "list it under storage:")
+            self.carryover.leave(name, setting.where, "it is not a list of mappings", "list it under storage:")
         yield from good
 
     def _mount(self, item: Mapping[str, object]) -> None:

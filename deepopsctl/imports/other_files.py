@@ -14,7 +14,7 @@ _ACCOUNTS = f"{_CONF}; accounts go into policy: of cluster.yml and people.yml"
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """A file that is no node list, as people call it, and what to give instead."""
+    """A file that is not a node list, as people call it, and what to give instead."""
 
     name: str
     instead: str
@@ -49,7 +49,7 @@ _SHOWN = re.compile(r"^Configuration data as of |\bTotalNodes=|\bCPUAlloc=", re.
 
 
 def recognise(text: str, form: Form) -> Other | None:
-    """What a text of this form is, if it is no node list."""
+    """What a text of this form is, if it is not a node list."""
     is_conf = form is Form.SLURM_CONF and _SLURM_CONF.search(text) and not _SHOWN.search(text)
     if is_conf or form in (Form.DEEPOPS_INI, Form.ANSIBLE_YAML):
         return None

@@ -52,7 +52,7 @@ def draft_hosts_file(text: str, source: str, problems: Problems) -> Draft:
         if is_prefixed(words[0]):
             draft.refuse(where, prefixed(words[0]))
         elif not is_ip_address(words[0]):
-            draft.refuse(where, RefusedError(f"{shorten(words[0])!r} is no IP address", _HINT))
+            draft.refuse(where, RefusedError(f"{shorten(words[0])!r} is not an IP address", _HINT))
         elif len(words) == 1:
             draft.refuse(where, RefusedError(f"no name for {words[0]}", _HINT))
         elif not _is_local_entry(words[0], words[1]):
@@ -122,7 +122,7 @@ def _rows(text: str, source: str, problems: Problems) -> Iterator[tuple[int, lis
             if cells and not cells[0].lstrip().startswith("#"):
                 yield reader.line_num, cells
     except csv.Error as error:
-        problems.add(f"{source}:{reader.line_num}", f"no valid CSV: {error}", "check the quotes of this line")
+        problems.add(f"{source}:{reader.line_num}", f"not valid CSV: {error}", "check the quotes of this line")
 
 
 def _columns(header: list[str], where: str, problems: Problems) -> list[str]:

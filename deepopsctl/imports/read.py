@@ -59,13 +59,13 @@ def draft_yaml(text: str, where: str, problems: Problems) -> Draft:
         settings = yaml.load(text, AnyTagLoader)[KEY]  # noqa: S506 - a safe loader
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else document.line((KEY,))
-        problems.add(f"{where}:{line}", f"no valid YAML: {error.problem}", "put it in quotes if it is text")
+        problems.add(f"{where}:{line}", f"not valid YAML: {error.problem}", "put it in quotes if it is text")
         return draft
     wrong = [] if isinstance(settings, dict) else [str(settings)]
     wrong = wrong or [str(name) for name in settings if not _VARIABLE.fullmatch(str(name))]
     if wrong:
         hint = "write `name: value`, as in settings.yml"
-        problems.add(f"{where}:{document.line((KEY,))}", f"settings: {wrong[0]} is no variable of Ansible's", hint)
+        problems.add(f"{where}:{document.line((KEY,))}", f"settings: {wrong[0]} is not a variable of Ansible's", hint)
     else:
         draft.carryover.direct_settings.update(settings)
     return draft
@@ -105,7 +105,7 @@ def draft_text(
     if form in INVENTORY_READERS:
         return INVENTORY_READERS[form](text, name, directory, problems, groups)
     if groups:
-        problems.add("--group", f"{name} is no inventory: it has no groups", "leave --group out")
+        problems.add("--group", f"{name} is not an inventory: it has no groups", "leave --group out")
     if form in SITE_READERS:
         return SITE_READERS[form](text, name, directory, problems)
     return READERS[form](text, name, problems)

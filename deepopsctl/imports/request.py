@@ -112,7 +112,7 @@ def _chosen_groups(texts: tuple[str, ...], problems: Problems) -> dict[str, Role
     for text in texts:
         role, _, group = text.partition("=")
         if not group:
-            problems.add("--group", f"{shorten(text)!r} is no ROLE=GROUP", "write --group compute=workers")
+            problems.add("--group", f"{shorten(text)!r} is not a ROLE=GROUP", "write --group compute=workers")
             continue
         try:
             group_roles[group] = values.parse_role(role)

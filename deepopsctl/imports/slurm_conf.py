@@ -183,7 +183,7 @@ class _Reader:
         for text in item.value.split(","):
             match = _CONTROLLER.fullmatch(text.strip())
             if not match:
-                raise RefusedError(f"{item.key}={shorten(text)} is no host", "write NAME or NAME(ADDRESS)")
+                raise RefusedError(f"{item.key}={shorten(text)} is not a host", "write NAME or NAME(ADDRESS)")
             name, address = short_name(match[1], match[2] or "")
             self.controllers.append((name, address, where))
 

@@ -296,14 +296,14 @@ def _refusal(name: str, value: str) -> tuple[str, str] | None:
         hint = "deepopsctl's own is used; `deepopsctl takeover` reports what to do with state stored there"
         return f"{shorten(value)} {reason}", hint
     if not re.fullmatch(r"[!-~]+", value) or re.search(r"[\"'\\#]|\{[{%#]", value):
-        return f"{shorten(value)!r} is no single word without quotes", "set it another way"
+        return f"{shorten(value)!r} is not a single word without quotes", "set it another way"
     return None
 
 
 def _readable(key: str, value: str, where: str, carryover: Carryover) -> str:
     """The part of the value that every supported Slurm reads, '' for none; adds notes on the rest."""
     if key in LEVEL_KEYS and not value.isdecimal() and value.lower() not in LEVELS:
-        carryover.leave(key, where, f"{shorten(value)} is no level of logging")
+        carryover.leave(key, where, f"{shorten(value)} is not a level of logging")
         return ""
     if key in PLUGINS:
         return _plugins(key, value, where, carryover)

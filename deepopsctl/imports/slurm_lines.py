@@ -148,7 +148,7 @@ def _pairs(content: str) -> tuple[Pair, ...]:
         match = _PAIR.match(content, position)
         if not match:
             rest = content[position:].strip()
-            raise RefusedError(f"{shorten(rest)!r} is no KEY=VALUE", "compare the line with slurm.conf(5)")
+            raise RefusedError(f"{shorten(rest)!r} is not a KEY=VALUE", "compare the line with slurm.conf(5)")
         value = match[3] if match[2] is None else match[2]
         pairs.append(Pair(match[1], _PADDED.sub(_range, value) if match[1].lower() in _HOSTLISTS else value))
         position = match.end()

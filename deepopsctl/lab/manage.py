@@ -35,7 +35,7 @@ class LabStatus:
 
 
 def down(store: LabStore, name: str) -> int:
-    """Remove every trace of a lab; returns how many nodes it had. No such lab is no error."""
+    """Remove every trace of a lab; returns how many nodes it had. No such lab is not an error."""
     layout.check_name(name)
     detect()
     with store.lock(name):

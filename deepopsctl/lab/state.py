@@ -194,7 +194,7 @@ def _parse_record(data: dict[str, object]) -> LabRecord:
         raise ValueError(f"schema {data['schema']}")
     nodes = data["nodes"]
     if not isinstance(nodes, list):
-        raise TypeError("nodes is no list")
+        raise TypeError("nodes is not a list")
     return LabRecord(
         name=str(data["name"]),
         os=str(data["os"]),

@@ -48,7 +48,7 @@ def parse_window(text: str) -> Window:
     words = text.split()
     times = _TIMES.fullmatch(words[-1]) if 1 <= len(words) <= 2 else None
     if times is None:
-        raise DeepOpsError(f"--window {text!r}: that is no day and hours", _EXAMPLE)
+        raise DeepOpsError(f"--window {text!r}: that is not a valid day and hours", _EXAMPLE)
     start, end = (time(int(times[n]), int(times[n + 1])) for n in (1, 3))
     if start == end:
         raise DeepOpsError(f"--window {text!r}: it ends when it begins", _EXAMPLE)
@@ -60,7 +60,7 @@ def _days(listed: str, text: str) -> tuple[int, ...]:
     for part in listed.split(","):
         ends = [DAYS.index(name.capitalize()) for name in part.split("-") if name.capitalize() in DAYS]
         if len(ends) != part.count("-") + 1 or len(ends) > 2:
-            raise DeepOpsError(f"--window {text!r}: {part!r} is no day; days are {', '.join(DAYS)}", _EXAMPLE)
+            raise DeepOpsError(f"--window {text!r}: {part!r} is not a valid day; days are {', '.join(DAYS)}", _EXAMPLE)
         first, last = ends[0], ends[-1]
         days |= {number % 7 for number in range(first, last + 1 if last >= first else last + 8)}
     return tuple(sorted(days))
@@ -80,13 +80,13 @@ class Pace:
         return self.window is None or self.window.is_open(now)
 
     def left_sentence(self, names: Iterable[str], again: str, now: datetime) -> str:
-        """What is left, and when it goes on."""
+        """What is left, and when it continues."""
         opens = (
             f" when the window {self.window.text} opens, {self.window.next_opening(now):%a %F %H:%M}"
             if self.window
             else ""
         )
-        return f"{fold(names)} is left: `deepopsctl {again}` goes on{opens}"
+        return f"{fold(names)} is left: `deepopsctl {again}` continues{opens}"
 
 
 def batch_size(text: str, count: int) -> int:

@@ -98,7 +98,7 @@ def read_sums(path: Path) -> dict[str, str]:
     bad = next((number for number, match in enumerate(matches, 1) if match is None), None)
     if bad is not None or not lines:
         raise InputError.single(
-            f"{path.name}:{bad or 1}", "is no line of `sha256sum`", "a line is 64 hexadecimal digits, blanks, a file"
+            f"{path.name}:{bad or 1}", "is not a line of `sha256sum`", "a line is 64 hexadecimal digits, blanks, a file"
         )
     return {Path(match[2]).name: match[1] for match in matches if match}
 
@@ -111,7 +111,7 @@ def _read(path: Path) -> PackageFile:
         raise ControlMachineError("packages are read on Debian or Ubuntu: dpkg-deb is not on this machine") from error
     values = shown.stdout.split("\n")
     if shown.returncode or len(values) != len(_FIELDS):
-        raise InputError.single(str(path), "is no Debian package, or not a whole one", "fetch it again")
+        raise InputError.single(str(path), "is not a Debian package, or not a whole one", "fetch it again")
     name, version, architecture, source, *depends = values
     # `slurm-wlm (26.05.5-1)`; a package without the field is its own source
     return PackageFile(

@@ -150,7 +150,7 @@ class _Restore:
         base = replace(self.flow.base, user_vars=(*self.flow.base.user_vars, variables))
         playbooks = (STOP, SLURM) if STATE in self.wanted.parts else (SLURM,)
         outcome = replace(self.flow, base=base).run(self.cluster, playbooks, [node.name for node in self.cluster.nodes])
-        hint = "`deepopsctl restore` goes on from here; partitions are down until it has ended"
+        hint = "`deepopsctl restore` continues from here; partitions are down until it has ended"
         try:
             require_success(outcome, self._center, "not all was restored", hint)
         except StoppedError as stop:
@@ -170,7 +170,7 @@ class _Restore:
         self.flow.operator.info("compare the queue with what was saved")
         parts = {"deepops_restore_parts": list(self.wanted.parts)}
         outcome = self._run(self.cluster.nodes, RECONCILE, deepops_restore_timeout=REGISTER_S, **parts)
-        require_success(outcome, self._center, "all partitions are down", "`deepopsctl restore` goes on from here")
+        require_success(outcome, self._center, "all partitions are down", "`deepopsctl restore` continues from here")
         # the host of slurmdbd has nothing to compare
         return next(filter(None, _returned(outcome, "reconciled")), {})
 

@@ -45,7 +45,7 @@ class NvidiaOptions:
 
     @property
     def again(self) -> str:
-        """The command that goes on."""
+        """The command that continues."""
         words = [COMMAND, "--to", self.branch, *(["--limit", shlex.quote(self.limit)] if self.limit else [])]
         return " ".join(words)
 

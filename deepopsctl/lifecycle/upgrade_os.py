@@ -51,7 +51,7 @@ class OsOptions:
 
     @property
     def again(self) -> str:
-        """The command that goes on."""
+        """The command that continues."""
         words = [COMMAND, *(["--limit", shlex.quote(self.limit)] if self.limit else [])]
         return " ".join(words)
 
@@ -154,7 +154,7 @@ class _Upgrade:
         return WorkResult(failed, {name: each.reboot for name, each in facts.items() if each.reboot})
 
     def _on_other(self, name: str) -> bool:
-        """A node that goes on serving; whether it worked."""
+        """A node that continues serving; whether it worked."""
         self.flow.operator.info(f"{COMMAND}: {name}")
         try:
             outcome = self._run([name], drained=False)
@@ -206,7 +206,7 @@ class _Upgrade:
 
     @property
     def _goes_on(self) -> str:
-        return f"`deepopsctl {self.options.again}` goes on from here"
+        return f"`deepopsctl {self.options.again}` continues from here"
 
 
 def _question(cluster: Cluster, plan: OsPlan) -> str:

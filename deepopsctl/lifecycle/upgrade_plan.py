@@ -287,7 +287,7 @@ def _refusals_of_release(
     if record and record.get("to") != release:
         yield (
             f"an upgrade of Slurm to {record.get('to')} is under way",
-            f"`deepopsctl upgrade slurm --to {record.get('to')}` goes on with it",
+            f"`deepopsctl upgrade slurm --to {record.get('to')}` continues with it",
         )
         return
     names: dict[str, list[str]] = {}
@@ -343,7 +343,7 @@ def _refusals_of_database(database: Mapping[str, object], host: str) -> Iterator
         return
     if database.get("isolation"):
         yield (
-            f"{host}: MariaDB runs with innodb_snapshot_isolation=ON, which slurmdbd can't go on after",
+            f"{host}: MariaDB runs with innodb_snapshot_isolation=ON, which slurmdbd can't continue after",
             "`deepopsctl deploy slurm` sets it; a server of your own needs innodb_snapshot_isolation=OFF",
         )
     size, free = number(database.get("size_mb")), number(database.get("free_mb"))

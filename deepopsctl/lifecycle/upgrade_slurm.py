@@ -174,7 +174,7 @@ class _Upgrade(NodePass):
         return with_settings(text, _settings(plan)) == text
 
     def _question(self, plan: Plan, *, resumed: bool) -> str:
-        word = "go on with the upgrade" if resumed else "upgrade Slurm"
+        word = "continue with the upgrade" if resumed else "upgrade Slurm"
         count = len(plan.todo)
         gap = "slurmctld stops until slurmdbd has converted its tables; " if plan.center else ""
         return (

@@ -191,10 +191,10 @@ def _way_faults(way: str, how: object, wanted: Wanted) -> Iterator[str]:
         if isinstance(how, Mapping) or not _listed(how) or not all("@" in address for address in _listed(how)):
             yield "email is a list of addresses"
     elif not isinstance(how, Mapping):
-        yield f"{way} is no mapping"
+        yield f"{way} is not a mapping"
     elif way == "alertmanager":
         wrong = [key for key, value in how.items() if not str(key).endswith("_configs") or not isinstance(value, list)]
-        yield from (f"alertmanager: {key} is no list of Alertmanager's, such as pagerduty_configs" for key in wrong)
+        yield from (f"alertmanager: {key} is not a list of Alertmanager's, such as pagerduty_configs" for key in wrong)
     else:
         yield from _url_faults(way, how, wanted)
 
@@ -234,7 +234,7 @@ def _route_faults(wanted: Wanted) -> Iterator[str]:
             if severity not in SEVERITIES:
                 yield f"{where}: no alert has the severity {severity}; {suggest(severity, SEVERITIES)}"
         if not isinstance(route.get("match", {}), Mapping):
-            yield f"{where}: match is no mapping: write {{alertname: 'Gpu.*'}}"
+            yield f"{where}: match is not a mapping: write {{alertname: 'Gpu.*'}}"
 
 
 def _other_faults(wanted: Wanted) -> Iterator[str]:

@@ -86,7 +86,7 @@ def validate_overrides(files: Mapping[str, str], changes: object) -> list[str]:
         if name not in known:
             problems.append(f"{where}: there is no such alert; {suggest(str(name), known)}")
         elif not isinstance(change, Mapping):
-            problems.append(f"{where} is no mapping: write {{for: 5m}}")
+            problems.append(f"{where} is not a mapping: write {{for: 5m}}")
         else:
             problems += [f"{where}: {fault}" for fault in _faults(known[name], change)]
     return problems
@@ -130,14 +130,14 @@ def _faults(alert: Alert, change: Mapping[str, object]) -> Iterator[str]:
         elif key == "expr" and not str(value).strip():
             yield "expr is empty"
         elif key == "for" and not _is_duration(str(value)):
-            yield f"for: {value} is no time: write 30s, 5m or 1h"
+            yield f"for: {value} is not a valid time: write 30s, 5m or 1h"
         elif key == "threshold":
             yield from _threshold_faults(alert, value)
 
 
 def _threshold_faults(alert: Alert, value: object) -> Iterator[str]:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        yield f"threshold: {value} is no number"
+        yield f"threshold: {value} is not a valid number"
     elif alert.threshold is None:
         yield "it has no threshold; `expr` replaces the whole expression"
 

@@ -64,7 +64,7 @@ def _of_drain(node: MonitoredNode) -> list[str]:
     for key, least in (("drain_limit", 0), ("drain_resume_after", 0), ("drain_interval", 1)):
         value = settings[key]
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            messages.append(f"monitoring_{key}: {value} is no whole number from {least} on")
+            messages.append(f"monitoring_{key}: {value} is not a whole number from {least} on")
     changes = settings["alerts"]
     # errors in `alerts` are reported with Prometheus' rules
     if messages or not isinstance(changes, Mapping) or alert_rules.validate_overrides(alerts(), changes):

@@ -91,7 +91,7 @@ def _imports(path: Path, text: str) -> Iterator[Path]:
         if parts[0] == _SHARED:
             names = parts[1:] or [each.name for each in node.names]
             yield from (_HERE / _SHARED / f"{each}.py" for each in ("__init__", *names))
-        # a program is in a wing; suites have a package of jobs beside the wings
+        # a program is in a wing; suites have a package of jobs next to the wings
         elif (package := _HERE.joinpath(*parts[: 1 if parts[0].startswith("_") else 2])).is_dir():
             yield from _files(package)
 

@@ -251,7 +251,7 @@ class NodeDrain:
         waited = "" if self.options.force else f" after {self.options.timeout_s} s"
         return StoppedError(
             f"nothing was {self.verb}d: {reason}{waited}; {fold(self.names)} stays drained, so that no new job starts",
-            f"run the command again to go on waiting; {self._back}",
+            f"run the command again to continue waiting; {self._back}",
             ExitCode.TIMEOUT,
         )
 

@@ -19,7 +19,7 @@ from deepopsctl.text.problems import RefusedError
 
 @dataclass(frozen=True, slots=True)
 class AddRequest:
-    """The options of `node add`. None: copy from a similar node; `gpus` of `none` is no GPUs."""
+    """The options of `node add`. None: copy from a similar node; `gpus` of `none` is not a GPUs."""
 
     names: str
     gpus: str | None = None
@@ -118,7 +118,7 @@ def _gpus(text: str) -> Gpus | None:
         return None
     gpu_type, colon, count = text.rpartition(":")
     if not colon or not gpu_type:
-        raise RefusedError(f"{text!r} is no TYPE:COUNT", "write h100:8, or none")
+        raise RefusedError(f"{text!r} is not a valid TYPE:COUNT", "write h100:8, or none")
     return parse_gpus(gpu_type, count)
 
 

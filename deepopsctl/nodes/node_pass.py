@@ -33,7 +33,7 @@ class NodePass:
     @property
     def goes_on(self) -> str:
         """The hint of all that stops it."""
-        return f"`deepopsctl {self.again}` goes on from here"
+        return f"`deepopsctl {self.again}` continues from here"
 
     def follow(self, wait: Wait, progress: Callable[[], None]) -> None:
         """Step after step until nothing is pending; `progress` is called after each that did something."""

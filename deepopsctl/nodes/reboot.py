@@ -173,7 +173,7 @@ class _Reboot(NodePass):
 
     def _show_jobs(self, jobs: Sequence[SlurmJob]) -> None:
         if jobs:
-            self.flow.operator.info(f"  {job_words(jobs)} on these nodes: they go on to their end")
+            self.flow.operator.info(f"  {job_words(jobs)} on these nodes: they continue to their end")
 
     def _question(self, compute: list[str], others: list[str]) -> str:
         parts = [f"{fold(compute)} when no job runs there"] if compute else []
@@ -302,7 +302,7 @@ class _Reboot(NodePass):
         names = fold(self.requested)
         return StoppedError(
             f"after {self.options.timeout_s} s {names} is not back in service; what Slurm was asked for stays in force",
-            f"run the command again to go on waiting; `scontrol cancel_reboot {names}` withdraws the request",
+            f"run the command again to continue waiting; `scontrol cancel_reboot {names}` withdraws the request",
             ExitCode.TIMEOUT,
         )
 
@@ -324,5 +324,5 @@ class _Reboot(NodePass):
                 reasons.setdefault(text, []).append(name)
             raise StoppedError(
                 "; ".join(f"{fold(names)}: {text}" for text, names in reasons.items()),
-                f"{report.closing or 'nothing was rebooted'}; the same command goes on with the others",
+                f"{report.closing or 'nothing was rebooted'}; the same command continues with the others",
             )

@@ -31,7 +31,7 @@ def check_start(text: str) -> datetime:
             return datetime.strptime(text, form)
         except ValueError:
             continue
-    raise RefusedError(f"{shorten(text)!r} is no time", "write it like 2026-12-01T08:00")
+    raise RefusedError(f"{shorten(text)!r} is not a valid time", "write it like 2026-12-01T08:00")
 
 
 def check_duration(text: str) -> int:
@@ -42,7 +42,7 @@ def check_duration(text: str) -> int:
         total = 0
     if not 0 < total <= _LONGEST:
         hint = "write minutes, 04:00:00 or 2-00:00:00; 90 days at most"
-        raise RefusedError(f"{shorten(text)!r} is no duration", hint)
+        raise RefusedError(f"{shorten(text)!r} is not a valid duration", hint)
     return total
 
 

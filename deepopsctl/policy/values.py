@@ -41,14 +41,14 @@ def check_text(text: str) -> str:
 def check_count(text: str) -> str:
     """A whole number."""
     if text and not re.fullmatch(r"[0-9]{1,9}", text):
-        raise RefusedError(f"{shorten(text)!r} is no whole number", "leave the key out for no limit")
+        raise RefusedError(f"{shorten(text)!r} is not a whole number", "leave the key out for no limit")
     return text
 
 
 def check_factor(text: str) -> str:
     """A number that may have a fraction."""
     if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6})?", text):
-        raise RefusedError(f"{shorten(text)!r} is no number", "write it like 0.5 or 2")
+        raise RefusedError(f"{shorten(text)!r} is not a valid number", "write it like 0.5 or 2")
     return text
 
 
@@ -63,7 +63,7 @@ def check_units(text: str) -> float:
 def check_fairshare(text: str) -> str:
     """Shares, or `parent`."""
     if text and text != "parent" and not re.fullmatch(r"[0-9]{1,9}", text):
-        raise RefusedError(f"{shorten(text)!r} is no number of shares", "write a whole number, or parent")
+        raise RefusedError(f"{shorten(text)!r} is not a number of shares", "write a whole number, or parent")
     return text
 
 
@@ -73,10 +73,10 @@ def check_tres(text: str) -> str:
     for item in text.split(","):
         match = _TRES_ITEM.fullmatch(item.strip())
         if not match:
-            raise RefusedError(f"{shorten(item)!r} is no TRES with an amount", "write cpu=64,mem=512G,gres/gpu=8")
+            raise RefusedError(f"{shorten(item)!r} is not a TRES with an amount", "write cpu=64,mem=512G,gres/gpu=8")
         if "/" not in match[1] and match[1] not in _PLAIN_TRES:
             hint = "write gres/gpu" if match[1] == "gpu" else suggest(match[1], [*sorted(_PLAIN_TRES), "gres/gpu"])
-            raise RefusedError(f"{match[1]} is no TRES of Slurm's", hint)
+            raise RefusedError(f"{match[1]} is not a TRES of Slurm's", hint)
         if not match[2].isdigit() and match[1] != "mem":
             raise RefusedError(f"{shorten(item)!r}: only mem has a unit", "write a whole number")
         names.append(match[1])
@@ -88,7 +88,7 @@ def check_tres(text: str) -> str:
 def check_time(text: str) -> str:
     """A time in Slurm's format; to set no limit, omit the key."""
     if is_unlimited(text):
-        raise RefusedError(f"{text} is no limit", "leave the key out for no limit")
+        raise RefusedError(f"{text} is not a limit", "leave the key out for no limit")
     return check_max_time(text)
 
 
@@ -121,7 +121,7 @@ def limit_name(key: str, known: Mapping[str, Callable[[str], str]]) -> str:
     short = {name.lower(): name for name in known}
     short |= {long.lower(): name for long, name in _LONG.items() if name in known}
     if key.lower() not in short:
-        raise RefusedError("is no limit that can be set here", suggest(key, known))
+        raise RefusedError("is not a limit that can be set here", suggest(key, known))
     return short[key.lower()]
 
 
@@ -129,7 +129,7 @@ def check_qos_flag(text: str) -> str:
     """A flag of a QOS, in Slurm's spelling."""
     spelling = {flag.lower(): flag for flag in QOS_FLAGS}.get(text.lower())
     if spelling is None:
-        raise RefusedError(f"{shorten(text)!r} is no flag of a QOS", suggest(text, QOS_FLAGS))
+        raise RefusedError(f"{shorten(text)!r} is not a flag of a QOS", suggest(text, QOS_FLAGS))
     return spelling
 
 
@@ -144,14 +144,16 @@ def check_weights(weights: Mapping[str, str], known: tuple[str, ...]) -> Mapping
     """Weights of the priority's factors: whole numbers."""
     for key, value in weights.items():
         if key not in known:
-            raise RefusedError(f"{shorten(key)} is no factor of the priority", suggest(key, known))
+            raise RefusedError(f"{shorten(key)} is not a factor of the priority", suggest(key, known))
         if not value or not re.fullmatch(r"[0-9]{1,9}", value):
-            raise RefusedError(f"{key}: {shorten(value)!r} is no weight", "write a whole number, 0 switches it off")
+            raise RefusedError(
+                f"{key}: {shorten(value)!r} is not a valid weight", "write a whole number, 0 switches it off"
+            )
     return weights
 
 
 def check_tres_weights(text: str) -> str:
     """PriorityWeightTRES: `CPU=1000,GRES/gpu=4000`."""
     if text and not re.fullmatch(r"[A-Za-z/:_0-9.-]+=[0-9.]+(,[A-Za-z/:_0-9.-]+=[0-9.]+)*", text):
-        raise RefusedError(f"{shorten(text)!r} are no weights", "write CPU=1000,GRES/gpu=4000")
+        raise RefusedError(f"{shorten(text)!r} are not weights", "write CPU=1000,GRES/gpu=4000")
     return text

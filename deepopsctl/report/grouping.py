@@ -59,7 +59,7 @@ class Row:
 
 
 def fold_names(names: Iterable[str]) -> str:
-    """Names as a node set; unchanged if one of them is no node name (partitions may have unusual ones)."""
+    """Names as a node set; unchanged if one of them is not a node name (partitions may have unusual ones)."""
     listed = list(names)
     try:
         if any(GPU_TARGET.search(name) for name in listed):

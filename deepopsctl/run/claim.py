@@ -70,7 +70,7 @@ def parse_answer(data: Mapping[str, object]) -> Answer | None:
 
 
 def result_of_node(event: HostResult) -> HostResult:
-    """A claim's result for the node that delegated it: an unreachable controller is no failure of the node."""
+    """A claim's result for the node that delegated it: an unreachable controller is not a failure of the node."""
     if event.task.rpartition(" : ")[2] not in (TASK, RELEASE) or event.status is not Status.UNREACHABLE:
         return event
     return replace(event, status=Status.IGNORED)

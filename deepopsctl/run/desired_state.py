@@ -15,7 +15,7 @@ from deepopsctl.files import write_atomic
 CONTENT = ("playbooks", "roles", "plugins", "group_vars", "examples")
 # its filters decide what is rendered, and its programs run on nodes: a checkout changes without a new version
 CODE = Path(deepopsctl.__file__).parent
-# hardware.yml is handled separately: a deploy may write it, which is no change of the desired state
+# hardware.yml is handled separately: a deploy may write it, which is not a change of the desired state
 CLUSTER = ("cluster.yml", "people.yml", "inventory/group_vars", "inventory/host_vars")
 # users reach nodes from login nodes by the pinned keys
 PINNED = ("known_hosts",)

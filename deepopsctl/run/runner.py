@@ -54,7 +54,7 @@ RELEASE_S = 30.0
 # Seconds between checks for Ctrl-C and timeout: runner's own 5 s are noticeable.
 POLL_INTERVAL_S = 0.2
 # The node's shell chooses: Ansible can't answer the prompt of sudo-rs (Ubuntu 26.04, ansible/ansible#85837), next to
-# which the classic sudo is there as sudo.ws. Where it is not, the word is no command: its name is the error.
+# which the classic sudo is there as sudo.ws. Where it is not, the word is not a command: its name is the error.
 SUDO_THAT_ASKS = (
     "$(command -v sudo.ws || { sudo --version 2>&1 | grep -q sudo-rs && ! sudo -n true 2>/dev/null"
     " && echo sudo-rs-with-a-password; } || echo sudo)"
@@ -102,7 +102,7 @@ def run_readonly(request: RunRequest, on_event: Watch | None = None) -> RunOutco
 
 
 def ask(request: RunRequest) -> RunOutcome:
-    """Run a read-only playbook for a command that goes on from its answer.
+    """Run a read-only playbook for a command that continues from its answer.
 
     Raises KeyboardInterrupt where the query was cut short: the command ends as well.
     """

@@ -119,7 +119,7 @@ def load_hardware(path: Path) -> dict[str, NodeHardware]:
     except (yaml.YAMLError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark is not None else ""
-        raise InputError.single(f"{where}{line}", "is no valid YAML", _restore_hint(path)) from error
+        raise InputError.single(f"{where}{line}", "is not valid YAML", _restore_hint(path)) from error
     if twice is not None:
         place = f"{where}:{twice.start_mark.line + 1}"
         raise InputError.single(place, f"the key {twice.value} is given twice", _restore_hint(path))

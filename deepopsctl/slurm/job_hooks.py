@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from deepopsctl.model.cluster import TMP, VAR_TMP, JobDirectories
 from deepopsctl.node_programs._shared.own_programs import JOB_PROGRAMS, own_among
-from deepopsctl.text.answers import items, texts
+from deepopsctl.text.answers import items, listed, texts
 from deepopsctl.text.header import MANAGED_HEADER_FROM_CLUSTER
 from deepopsctl.text.node_sets import expand, shorten
 from deepopsctl.text.problems import RefusedError
@@ -60,7 +60,7 @@ def _space_of(written: object) -> tuple[tuple[str, str], ...]:
 def check_size(text: str) -> str:
     """A size as Slurm counts it, by powers of 1024."""
     if not _SIZE.fullmatch(text):
-        raise RefusedError(f"{shorten(text)!r} is no size", "write 500M, 800G or 2T")
+        raise RefusedError(f"{shorten(text)!r} is not a valid size", "write 500M, 800G or 2T")
     return text
 
 
@@ -71,7 +71,7 @@ def parse_space(written: object, compute: Sequence[str]) -> tuple[tuple[str, str
     space = tuple((str(names), check_size(str(size))) for names, size in written.items())
     named, known = Counter(name for names, _ in space for name in expand(names)), frozenset(compute)
     for wrong, what, hint in (
-        ([name for name in named if name not in known], "is no compute node", "name compute nodes"),
+        ([name for name in named if name not in known], "is not a compute node", "name compute nodes"),
         ([name for name in compute if name not in named], "has no size", "name every compute node"),
         ([name for name in compute if named[name] > 1], "has two sizes", "name it once"),
     ):
@@ -104,7 +104,7 @@ def check_base(text: str, shared: Mapping[str, str]) -> str:
     """Check a directory on the nodes' local disks; `shared` has the type of each shared mount."""
     path = text.rstrip("/")
     if not _PATH.fullmatch(path) or posixpath.normpath(path) != path:
-        raise RefusedError(f"{text} is no absolute path of plain letters", "write base: /scratch")
+        raise RefusedError(f"{text} is not an absolute path of plain letters", "write base: /scratch")
     for reserved in _NO_BASE:
         if path == reserved or path.startswith(f"{reserved}/"):
             raise RefusedError(
@@ -226,19 +226,35 @@ def _words(value: object) -> list[str]:
 MAPPED = ("Prolog", "Epilog")
 
 
-def with_job_map(extra: Mapping[str, object]) -> dict[str, object]:
+def keys_called(extra: Mapping[str, object], *, monitored: bool) -> list[str]:
+    """The keys for which slurm.conf names deepopsctl's program, which calls the site's.
+
+    Besides monitoring's those with a pattern: where it matches nothing, slurmd drains the node (_script_list_create()
+    of its prep_script_slurmd.c), and for TaskProlog Slurm knows no patterns.
+    """
+    patterns = {key.lower() for key, value in extra.items() if is_pattern(value)}
+    return [key for key in PROGRAMS if (monitored and key in MAPPED) or key.lower() in patterns]
+
+
+def is_pattern(value: object) -> bool:
+    """Whether it may stand for several files."""
+    return any(letter in str(word) for word in listed(value) for letter in "*?[")
+
+
+def with_job_map(extra: Mapping[str, object], *, monitored: bool) -> dict[str, object]:
     """`slurm_config` with deepopsctl's programs, which call the site's own."""
-    site_settings = {key: value for key, value in extra.items() if key.lower() not in _lower()}
-    return {**site_settings, **{key: f"{PIECES}/{PROGRAMS[key]}" for key in MAPPED}}
+    keys = keys_called(extra, monitored=monitored)
+    replaced = {key.lower() for key in keys}
+    site_settings = {key: value for key, value in extra.items() if key.lower() not in replaced}
+    return {**site_settings, **{key: f"{PIECES}/{PROGRAMS[key]}" for key in keys}}
 
 
-def refused_with_job_map(extra: Mapping[str, object]) -> list[str]:
+def refused_with_job_map(extra: Mapping[str, object], *, monitored: bool) -> list[str]:
     """Messages for programs of the site that deepopsctl's can't call."""
+    called = {key.lower() for key in keys_called(extra, monitored=monitored)}
     refusals = (
-        program_refusal(key, value, "monitoring") for key, value in sorted(extra.items()) if key.lower() in _lower()
+        program_refusal(key, value, "a pattern" if is_pattern(value) else "monitoring")
+        for key, value in sorted(extra.items())
+        if key.lower() in called
     )
     return [sentence for sentence in refusals if sentence]
-
-
-def _lower() -> set[str]:
-    return {key.lower() for key in MAPPED}

@@ -17,7 +17,7 @@ from deepopsctl.gpus.gres import NVML, groups_of
 from deepopsctl.model.cluster import GpuGroup, Gpus, JobDirectories, Role
 from deepopsctl.slurm.conf import NodeSet, setting
 from deepopsctl.slurm.hardware import NodeHardware
-from deepopsctl.slurm.job_hooks import MAPPED, PIECES, PROGRAMS
+from deepopsctl.slurm.job_hooks import PIECES, PROGRAMS, keys_called
 from deepopsctl.text.answers import listed
 from deepopsctl.text.node_sets import fold
 
@@ -112,7 +112,8 @@ class Site:
     @property
     def callers(self) -> dict[str, str]:
         """By key the file on the nodes that has the name of the site's program, where slurm.conf has not."""
-        keys = {*(MAPPED if self.monitored else ()), *(self.directories.programs if self.directories else ())}
+        called = keys_called(self.settings, monitored=self.monitored)
+        keys = {*called, *(self.directories.programs if self.directories else ())}
         storage = {"HealthCheckProgram": NODE_CHECK} if self.requires_storage else {}
         return {**{key: f"{PIECES}/{PROGRAMS[key]}" for key in keys}, **storage}
 

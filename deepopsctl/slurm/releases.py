@@ -18,7 +18,7 @@ from types import MappingProxyType
 
 
 def _table(text: str) -> Mapping[str, str]:
-    """Lines of `KEY: TEXT`; indented ones go on with the text."""
+    """Lines of `KEY: TEXT`; indented ones continue with the text."""
     entries = (entry.partition(":") for entry in re.split(r"\n(?=\S)", text.strip()))
     return MappingProxyType({key: " ".join(value.split()) for key, _, value in entries})
 

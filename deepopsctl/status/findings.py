@@ -86,16 +86,16 @@ def findings(
 
 
 def _under_way(nodes: Sequence[NodeStatus]) -> Iterator[Finding]:
-    """An upgrade or a restore that has not ended, with the one command that goes on with it."""
+    """An upgrade or a restore that has not ended, with the one command that continues with it."""
     restored = tuple(node.name for node in nodes if node.restore)
     if restored:
         message = "a restore was begun here and has not ended: partitions may be down, and deploys are refused"
-        yield Finding(Severity.PROBLEM, restored, message, "`deepopsctl restore` goes on with it")
+        yield Finding(Severity.PROBLEM, restored, message, "`deepopsctl restore` continues with it")
     for node in nodes:
         if node.upgrade:
             was, new, phase, since = map(node.upgrade.get, ("from", "to", "phase", "since"))
             message = f"an upgrade of Slurm from {was} to {new} is under way since {since} (phase {phase})"
-            yield Finding(Severity.NOTE, (), message, f"`deepopsctl upgrade slurm --to {new}` goes on with it")
+            yield Finding(Severity.NOTE, (), message, f"`deepopsctl upgrade slurm --to {new}` continues with it")
 
 
 def _instead(entry: Finding, under_way: Sequence[Finding]) -> Finding:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from deepopsctl.model.cluster import Node, Role
 from deepopsctl.slurm.hardware import NodeHardware
 from deepopsctl.slurm.state import SlurmJob, SlurmNode
-from deepopsctl.text.answers import Fields, members, moment
+from deepopsctl.text.answers import Fields, OversizedError, members, moment
 
 # components that a deploy removes once they are no longer wanted, and how; others stay installed
 REMOVED_BY = MappingProxyType({
@@ -189,11 +189,17 @@ class NodeStatus:
 
 def with_answer(status: NodeStatus, data: Mapping[str, object]) -> NodeStatus:
     """The same node, with what the module node_info returned under `node`."""
-    report = Fields(data)
+    try:
+        return _with_report(status, Fields(data))
+    except OversizedError as error:
+        return replace(status, answer=Answer.FAILED, message=error.message, hint=error.hint)
+
+
+def _with_report(status: NodeStatus, report: Fields) -> NodeStatus:
     return replace(
         status,
         answer=Answer.OK,
-        components=parse_components(data.get("components")),
+        components=parse_components(report.values.get("components")),
         versions=report.words("versions"),
         backup=_parse_backup(report.part("backup")),
         backup_of_monitoring=_parse_backup(report.part("backup_of_monitoring")),

@@ -190,7 +190,7 @@ def _check(mount: Mount, _site: Site) -> Iterator[Fault]:
     match = _SOURCE.fullmatch(mount.source)
     if not match:
         hint = "write the host of its management service: HOST or HOST:PORT"
-        yield "source", RefusedError(f"{shorten(mount.source)!r} is no file system of BeeGFS", hint)
+        yield "source", RefusedError(f"{shorten(mount.source)!r} is not a file system of BeeGFS", hint)
     else:
         yield from _check_host(match[1])
         yield from check_number("source", match[2] or "", 65535)
@@ -199,7 +199,7 @@ def _check(mount: Mount, _site: Site) -> Iterator[Fault]:
     for field in ("interfaces", "rdma_interfaces"):
         for name in texts_of(settings, field):
             if not INTERFACE.fullmatch(name):
-                yield f"beegfs.{field}", RefusedError(f"{shorten(name)!r} is no interface", "write ib0 or eth0")
+                yield f"beegfs.{field}", RefusedError(f"{shorten(name)!r} is not an interface", "write ib0 or eth0")
     yield from _check_client_keys(settings)
     elsewhere = settings.get("repository") or settings.get("archives")
     if is_old(settings) and text_of(settings, "version").count(".") == 1 and not elsewhere:
@@ -208,7 +208,7 @@ def _check(mount: Mount, _site: Site) -> Iterator[Fault]:
     for argument in texts_of(settings, "build_arguments"):
         if not _ARGUMENT.fullmatch(argument):
             hint = "write OFED_INCLUDE_PATH=/usr/src/ofa_kernel/default/include"
-            yield "beegfs.build_arguments", RefusedError(f"{shorten(argument)!r} is no argument of make", hint)
+            yield "beegfs.build_arguments", RefusedError(f"{shorten(argument)!r} is not an argument of make", hint)
     if settings.get("build_arguments") and text_of(settings, "modules", MODULES[0]) != "service":
         hint = "leave it out, or `modules: service`"
         yield "beegfs.build_arguments", RefusedError("is for the service that builds the module", hint)
@@ -227,7 +227,7 @@ def _check_client_keys(settings: Mapping[str, object]) -> Iterator[Fault]:
             yield "beegfs.client", RefusedError(f"{key} is written by deepopsctl", f"use {OWNED[key]}")
         elif not _KEY.fullmatch(key):
             hint = "keys are as in beegfs-client.conf: tuneFileCacheType"
-            yield "beegfs.client", RefusedError(f"{shorten(key)!r} is no key of the client", hint)
+            yield "beegfs.client", RefusedError(f"{shorten(key)!r} is not a key of the client", hint)
         yield from check_words("beegfs.client", (str(value),) if str(value) else ())
 
 

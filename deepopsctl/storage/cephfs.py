@@ -53,7 +53,7 @@ def _check(mount: Mount, _site: Site) -> Iterator[Fault]:
     monitors, _ = split_source(mount.source)
     if not monitors:
         hint = "write MON,MON,MON:/ or MON:/volumes/..., each with its port where it is another"
-        yield "source", RefusedError(f"{shorten(mount.source)!r} is no CephFS", hint)
+        yield "source", RefusedError(f"{shorten(mount.source)!r} is not a CephFS", hint)
     for host, _ in monitors:
         try:
             check_address(host.strip("[]"))
@@ -68,7 +68,10 @@ def _check(mount: Mount, _site: Site) -> Iterator[Fault]:
         hint = "write cephfs: {user: NAME}, as in `ceph fs authorize FS client.NAME / rw`"
         yield "cephfs", RefusedError("names no Ceph user", hint)
     elif not _USER.fullmatch(user) or user.startswith("client."):
-        yield "cephfs.user", RefusedError(f"{shorten(user)!r} is no name of a Ceph user", "write it without `client.`")
+        yield (
+            "cephfs.user",
+            RefusedError(f"{shorten(user)!r} is not a name of a Ceph user", "write it without `client.`"),
+        )
     for field in ("fs", "secret"):
         yield from check_words(f"cephfs.{field}", (text_of(settings, field),) if settings.get(field) else ())
 

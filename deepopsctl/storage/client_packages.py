@@ -125,7 +125,10 @@ def check_words(field: str, words: Iterable[str]) -> Iterator[Fault]:
 def check_number(field: str, text: str, last: int) -> Iterator[Fault]:
     """'' or a number from 1 to `last`."""
     if text and not (text.isdecimal() and len(text) < 10 and 1 <= int(text) <= last):
-        yield field, RefusedError(f"{shorten(text)!r} is no number from 1 to {last}", "correct it, or leave it out")
+        yield (
+            field,
+            RefusedError(f"{shorten(text)!r} is not a valid number from 1 to {last}", "correct it, or leave it out"),
+        )
 
 
 def _value_of(mount: Mount, key: str) -> object:
@@ -157,7 +160,10 @@ def _check_repository(storage_type: StorageType, settings: Mapping[str, object])
     fingerprint = clean_fingerprint(text_of(settings, "fingerprint"))
     for name, value in (("repository", url), ("key", key)):
         if value and not _URL.fullmatch(value):
-            yield f"{storage_type.value}.{name}", RefusedError(f"{shorten(value)!r} is no address", "write https://...")
+            yield (
+                f"{storage_type.value}.{name}",
+                RefusedError(f"{shorten(value)!r} is not a valid address", "write https://..."),
+            )
     if url and not (key and fingerprint):
         hint = "give the address of its key and that key's fingerprint (`gpg --show-keys`)"
         yield (
@@ -168,12 +174,15 @@ def _check_repository(storage_type: StorageType, settings: Mapping[str, object])
         name = "key" if key else "fingerprint"
         yield f"{storage_type.value}.{name}", RefusedError("is set without repository", "leave it out")
     if fingerprint and not _FINGERPRINT.fullmatch(fingerprint):
-        yield f"{storage_type.value}.fingerprint", RefusedError("is no fingerprint", "it has 40 hexadecimal digits")
+        yield (
+            f"{storage_type.value}.fingerprint",
+            RefusedError("is not a valid fingerprint", "it has 40 hexadecimal digits"),
+        )
 
 
 def _check_archive(url: str, digest: str) -> Iterator[RefusedError]:
     if not _URL.fullmatch(url) or not _ARCHIVE.fullmatch(url):
-        yield RefusedError(f"{shorten(url)!r} is no package", "write https://.../NAME_VERSION_ARCH.deb")
+        yield RefusedError(f"{shorten(url)!r} is not a package", "write https://.../NAME_VERSION_ARCH.deb")
     if not _SHA256.fullmatch(digest):
         hint = "`sha256sum FILE` prints it, 64 hexadecimal digits"
         yield RefusedError(f"{shorten(url)} has no SHA-256 that could be compared", hint)

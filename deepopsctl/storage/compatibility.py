@@ -117,7 +117,7 @@ def unknown_version(storage_type: StorageType, version: str) -> str:
     """Why a version is in no row of the table; '' where it is."""
     numbers, series = parse_version(version), series_of(storage_type, version)
     if numbers is None:
-        return f"{shorten(version)!r} is no version"
+        return f"{shorten(version)!r} is not a valid version"
     if not series:
         known = ", ".join(name for other, name in SINCE if other is storage_type)
         return f"version {version} is in no series that we know ({known})"

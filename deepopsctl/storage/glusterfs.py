@@ -36,7 +36,7 @@ def _check(mount: Mount, _site: Site) -> Iterator[Fault]:
     servers, _ = split_source(mount.source)
     if not servers:
         hint = "write SERVER,SERVER:/VOLUME"
-        yield "source", RefusedError(f"{shorten(mount.source)!r} is no volume of GlusterFS", hint)
+        yield "source", RefusedError(f"{shorten(mount.source)!r} is not a volume of GlusterFS", hint)
     for server in servers:
         try:
             check_address(server)
@@ -44,7 +44,7 @@ def _check(mount: Mount, _site: Site) -> Iterator[Fault]:
             yield "source", refusal
     level = text_of(mount.settings, "log_level", DEFAULT_LEVEL)
     if level not in LEVELS:
-        yield "glusterfs.log_level", RefusedError(f"{shorten(level)!r} is no level", suggest(level, LEVELS))
+        yield "glusterfs.log_level", RefusedError(f"{shorten(level)!r} is not a valid level", suggest(level, LEVELS))
 
 
 def needs(mount: Mount, platform: Platform) -> Needs:

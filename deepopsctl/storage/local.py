@@ -37,9 +37,12 @@ def _check_tmpfs(mount: Mount, _site: Site) -> Iterator[Fault]:
     if mount.source:
         yield "source", RefusedError("a tmpfs has none: it is memory", "leave it out")
     if not _SIZE.fullmatch(size) or (size.endswith("%") and int(size[:-1]) > 100):
-        yield "tmpfs.size", RefusedError(f"{shorten(size)!r} is no size", "write 16G, or 25% of the node's memory")
+        yield (
+            "tmpfs.size",
+            RefusedError(f"{shorten(size)!r} is not a valid size", "write 16G, or 25% of the node's memory"),
+        )
     if not _MODE.fullmatch(mode):
-        yield "tmpfs.mode", RefusedError(f"{shorten(mode)!r} is no mode", 'write it in quotes: "1777"')
+        yield "tmpfs.mode", RefusedError(f"{shorten(mode)!r} is not a valid mode", 'write it in quotes: "1777"')
 
 
 def _check_local(mount: Mount, _site: Site) -> Iterator[Fault]:
@@ -50,7 +53,7 @@ def _check_local(mount: Mount, _site: Site) -> Iterator[Fault]:
     elif not _DEVICE.fullmatch(mount.source) and fstype:
         yield "local.fstype", RefusedError("a directory has none of its own", "leave it out")
     if fstype and not _FSTYPE.fullmatch(fstype):
-        yield "local.fstype", RefusedError(f"{shorten(fstype)!r} is no file system", "write xfs or ext4")
+        yield "local.fstype", RefusedError(f"{shorten(fstype)!r} is not a file system", "write xfs or ext4")
     if is_directory(mount.source) and mount.source.rstrip("/") == mount.path:
         yield (
             "source",

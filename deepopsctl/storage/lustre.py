@@ -80,7 +80,7 @@ def _check(mount: Mount, _site: Site) -> Iterator[Fault]:
     nids, _ = split_source(mount.source)
     if not nids:
         hint = "write MGS@NET:/NAME, for two management servers MGS1@NET:MGS2@NET:/NAME"
-        yield "source", RefusedError(f"{shorten(mount.source)!r} is no file system of Lustre", hint)
+        yield "source", RefusedError(f"{shorten(mount.source)!r} is not a file system of Lustre", hint)
     yield from _check_lnet(mount.settings, nids)
 
 
@@ -92,10 +92,10 @@ def _check_lnet(settings: Mapping[str, object], nids: Iterable[str]) -> Iterator
     for field, values in (("networks", networks), ("routes", routes)):
         for name in values:
             if not _NET.fullmatch(name):
-                yield f"lustre.{field}", RefusedError(f"{shorten(name)!r} is no network", "write tcp0 or o2ib0")
+                yield f"lustre.{field}", RefusedError(f"{shorten(name)!r} is not a network", "write tcp0 or o2ib0")
     for interface in (name for names in networks.values() for name in names):
         if not INTERFACE.fullmatch(interface):
-            yield "lustre.networks", RefusedError(f"{shorten(interface)!r} is no interface", "write ib0 or eth0")
+            yield "lustre.networks", RefusedError(f"{shorten(interface)!r} is not an interface", "write ib0 or eth0")
     if any(not names for names in (*networks.values(), *routes.values())):
         what = RefusedError("has a network with nothing behind it", "write {o2ib0: [ib0]}")
         yield "lustre.networks" if any(not names for names in networks.values()) else "lustre.routes", what
@@ -113,7 +113,7 @@ def _check_ways(
         return
     for gateway in (nid for nids in routes.values() for nid in nids):
         if not _NID.fullmatch(gateway):
-            yield "lustre.routes", RefusedError(f"{shorten(gateway)!r} is no gateway", "write ADDRESS@NET")
+            yield "lustre.routes", RefusedError(f"{shorten(gateway)!r} is not a gateway", "write ADDRESS@NET")
         elif network_of(gateway) not in own:
             yield "lustre.routes", RefusedError(f"{gateway} is on no network of the node", "it must be in networks")
     reached = own | {full_network(name) for name in routes}

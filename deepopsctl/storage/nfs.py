@@ -95,7 +95,7 @@ def _server(mount: Mount, site: Site) -> str:
 def _check(mount: Mount, site: Site) -> Iterator[Fault]:
     host, path = split_source(mount.source)
     if not host:
-        what = "names no server" if mount.source.startswith("/") else f"{shorten(mount.source)!r} is no SERVER:/PATH"
+        what = "names no server" if mount.source.startswith("/") else f"{shorten(mount.source)!r} is not a SERVER:/PATH"
         yield "source", RefusedError(what, "write SERVER:/PATH; SERVER may be a node of this cluster")
         return
     yield from _check_host(host)
@@ -120,10 +120,10 @@ def _check_host(host: str) -> Iterator[Fault]:
 def _check_client(settings: Mapping[str, object]) -> Iterator[Fault]:
     version, nconnect = str(settings.get("version", DEFAULT_VERSION)), str(settings.get("nconnect", ""))
     if version not in VERSIONS:
-        yield "nfs.version", RefusedError(f"{shorten(version)!r} is no version of NFS", suggest(version, VERSIONS))
+        yield "nfs.version", RefusedError(f"{shorten(version)!r} is not a version of NFS", suggest(version, VERSIONS))
     if nconnect and (not re.fullmatch("[0-9]{1,9}", nconnect) or not 1 <= int(nconnect) <= MAX_CONNECTIONS):
         hint = f"give 1 to {MAX_CONNECTIONS}"
-        yield "nfs.nconnect", RefusedError(f"{shorten(nconnect)!r} is no number of connections", hint)
+        yield "nfs.nconnect", RefusedError(f"{shorten(nconnect)!r} is not a number of connections", hint)
 
 
 def _check_export(mount: Mount, site: Site, path: str) -> Iterator[Fault]:
@@ -138,7 +138,7 @@ def _check_export(mount: Mount, site: Site, path: str) -> Iterator[Fault]:
     yield from _check_network(mount.settings)
     squash = str(mount.settings.get("squash", "root"))
     if squash not in SQUASH:
-        yield "nfs.squash", RefusedError(f"{shorten(squash)!r} is no user to squash", suggest(squash, SQUASH))
+        yield "nfs.squash", RefusedError(f"{shorten(squash)!r} is not a user to squash", suggest(squash, SQUASH))
     for client in texts(mount.settings.get("clients")):
         try:
             check_client_range(client)

@@ -83,8 +83,6 @@ class PurgeSection(Section):
     mail: str = ""
     exclude: tuple[str, ...] = ()
     empty_directories: Boolean = False
-    # the former name, for one release
-    empty_folders: Boolean = False
     ignore_reads: Boolean = False
     node: str = ""
 
@@ -118,7 +116,7 @@ def purge_of(mount: Mount) -> Purge | None:
         "warn": _parse_warn(str(part.get("warn", DEFAULT_WARN))),
         "mail": str(part.get("mail", "")),
         "exclude": [*texts(patterns)],
-        "empty_folders": bool(part.get("empty_directories") or part.get("empty_folders")),
+        "empty_directories": bool(part.get("empty_directories")),
         "ignore_reads": bool(part.get("ignore_reads", False)),
         "mounted": node != mount.server,
     }
@@ -152,9 +150,9 @@ def _check(mount: Mount, _site: Site) -> Iterator[Fault]:
     elif not faults and _parse_warn(warn) > parse_time(str(part["age"])):
         yield "purge.warn", RefusedError("is more than the age", "users are notified before the age is reached")
     if mode not in MODES:
-        yield "purge.mode", RefusedError(f"{shorten(mode)!r} is no mode", suggest(mode, MODES))
+        yield "purge.mode", RefusedError(f"{shorten(mode)!r} is not a valid mode", suggest(mode, MODES))
     if mail and not _DOMAIN.fullmatch(mail):
-        yield "purge.mail", RefusedError(f"{shorten(mail)!r} is no mail domain", "write hpc.example.com, or local")
+        yield "purge.mail", RefusedError(f"{shorten(mail)!r} is not a mail domain", "write hpc.example.com, or local")
     yield from _check_exclude(part)
     yield from _check_node(mount, str(part.get("node", "")))
     for path in _trees(mount):

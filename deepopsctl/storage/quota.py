@@ -63,7 +63,7 @@ class QuotaSection(Section):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Space in bytes and numbers of files; 0 is no limit."""
+    """Space in bytes and numbers of files; 0 is not a limit."""
 
     space: int = 0
     space_soft: int = 0
@@ -198,7 +198,7 @@ def _check_users(quota_type: str, users: Mapping[str, object]) -> Iterator[Fault
         yield "quota.users", RefusedError("are for kind: user", "a file system counts by users or by projects here")
     for name, limits in users.items():
         if not _USER.fullmatch(name) or name == "root":
-            what = "root has no limits" if name == "root" else f"{shorten(name)!r} is no user"
+            what = "root has no limits" if name == "root" else f"{shorten(name)!r} is not a user"
             yield "quota.users", RefusedError(what, "write names of accounts")
         yield from _check_limits(f"quota.users.{name}", mapping(limits))
 
@@ -213,14 +213,14 @@ def _check_projects(mount: Mount, quota_type: str, projects: Mapping[str, object
         key = f"quota.projects.{name}"
         directory, number = str(settings.get("path") or name), str(settings.get("id", ""))
         if not _PROJECT.fullmatch(name):
-            yield key, RefusedError(f"{shorten(name)!r} is no project", "use letters, digits, . _ and -")
+            yield key, RefusedError(f"{shorten(name)!r} is not a project", "use letters, digits, . _ and -")
         if not _FOLDER.fullmatch(directory) or {".", ".."} & set(directory.split("/")):
             yield (
                 f"{key}.path",
                 RefusedError(f"{shorten(directory)!r} is not a directory below {mount.path}", "write def-prof"),
             )
         if number and not (_NUMBER.fullmatch(number) and 1 <= int(number) <= _LAST_ID):
-            yield f"{key}.id", RefusedError(f"{shorten(number)!r} is no number of a project", "leave it out")
+            yield f"{key}.id", RefusedError(f"{shorten(number)!r} is not a number of a project", "leave it out")
             continue
         yield from _check_limits(key, {item: text for item, text in settings.items() if item not in ("path", "id")})
         yield from _check_alone(key, name, int(number) if number else number_of(name), directory, numbers, directories)

@@ -97,7 +97,7 @@ def _check(mount: Mount, _site: Site) -> Iterator[Fault]:
     part = mount.parts["snapshots"]
     wrong = [key for key in _DEFAULTS if key in part and not _NUMBER.fullmatch(str(part[key]))]
     for key in wrong:
-        yield f"snapshots.{key}", RefusedError(f"{shorten(str(part[key]))!r} is no number", "write 0 to 999")
+        yield f"snapshots.{key}", RefusedError(f"{shorten(str(part[key]))!r} is not a valid number", "write 0 to 999")
     if not wrong and _numbers(part)["free_percent"] > 90:
         yield "snapshots.free_percent", RefusedError("is more than 90", "it is the part that has to stay free")
     if mount.type is StorageType.NFS and not mount.server:

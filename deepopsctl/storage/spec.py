@@ -88,7 +88,7 @@ class StorageReader:
     def _type(self, text: str) -> StorageType:
         known = [handler.value for handler in self.handlers]
         if text not in known:
-            raise RefusedError(f"{shorten(text)!r} is no type of storage", suggest(text, known))
+            raise RefusedError(f"{shorten(text)!r} is not a type of storage", suggest(text, known))
         return StorageType(text)
 
     def _source(self, handler: TypeHandler, source: str, path: Path) -> str:
@@ -180,7 +180,7 @@ def _idle_of(section: StorageSection) -> Callable[[str], str]:
         if text and not section.automount:
             raise RefusedError("needs automount", "set `automount: true`, or leave it out")
         if text and not _IDLE.fullmatch(text):
-            raise RefusedError(f"{shorten(text)!r} is no time without use", "write 30s, 10m or 2h")
+            raise RefusedError(f"{shorten(text)!r} is not a valid time without use", "write 30s, 10m or 2h")
         return text
 
     return check
@@ -190,7 +190,7 @@ def _check_option(text: str, owned: Mapping[str, str]) -> str:
     if "," in text:
         raise RefusedError(f"{shorten(text)!r} is several options", "write a list: [ro, noatime]")
     if not _OPTION.fullmatch(text):
-        raise RefusedError(f"{shorten(text)!r} is no mount option", "write WORD or WORD=VALUE")
+        raise RefusedError(f"{shorten(text)!r} is not a mount option", "write WORD or WORD=VALUE")
     key = text.partition("=")[0]
     if key.startswith("x-"):
         raise RefusedError(f"{key} is written by deepopsctl", "units are generated: use required and automount")

@@ -54,7 +54,7 @@ def parse_size(text: str) -> int:
     """`50G` -> bytes, by powers of 1024 as quota tools count."""
     match = _SIZE.fullmatch(text)
     if not match:
-        raise RefusedError(f"{shorten(text)!r} is no size", "write 500M, 50G or 2T")
+        raise RefusedError(f"{shorten(text)!r} is not a valid size", "write 500M, 50G or 2T")
     return int(match[1]) * _SIZES[match[2]]
 
 
@@ -62,7 +62,7 @@ def parse_count(text: str) -> int:
     """`500k` -> 500000."""
     match = _COUNT.fullmatch(text)
     if not match:
-        raise RefusedError(f"{shorten(text)!r} is no number of files", "write 100000, 500k or 2M")
+        raise RefusedError(f"{shorten(text)!r} is not a number of files", "write 100000, 500k or 2M")
     return int(match[1]) * _COUNTS[match[2]]
 
 
@@ -70,13 +70,13 @@ def parse_time(text: str) -> int:
     """`60d` -> seconds."""
     match = _TIME.fullmatch(text)
     if not match:
-        raise RefusedError(f"{shorten(text)!r} is no time", "write 12h, 60d or 8w")
+        raise RefusedError(f"{shorten(text)!r} is not a valid time", "write 12h, 60d or 8w")
     return int(match[1]) * _TIMES[match[2]]
 
 
 def _check_form(text: str) -> None:
     if not text.startswith("/"):
-        raise RefusedError(f"{shorten(text)!r} is no absolute path", "let it begin with /")
+        raise RefusedError(f"{shorten(text)!r} is not an absolute path", "let it begin with /")
     if not _PATH.fullmatch(text):
         raise RefusedError(f"{shorten(text)!r} can't be used as a path", "use letters, digits and . _ - + @ : =")
     parts = text[1:].split("/")

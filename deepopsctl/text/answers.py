@@ -1,6 +1,6 @@
 """Untrusted values as typed ones: answers of nodes, documents of earlier runs, a site's variables.
 
-Whoever is root on a compute node writes its answers. Types and sizes are looked at here and nowhere else: a value of
+Root of a compute node writes that node's answers. Types and sizes are looked at here and nowhere else: a value of
 another type counts as missing, and a longer list or mapping is refused, since a part of it would pass for the whole.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 from deepopsctl.errors import DeepOpsError
 
@@ -136,7 +136,8 @@ class Fields:
 
     def fill(self, of: Callable[..., T], **known: object) -> T:
         """A dataclass, with the values under its fields' names and of their types, but those that are `known`."""
-        types = {field.name: str(field.type) for field in fields(of) if field.name not in known}  # type: ignore[arg-type]
+        every = fields(cast(Any, of))
+        types = {field.name: str(field.type) for field in every if field.name not in known}
         return of(**known, **{name: _READERS[kind](self, name) for name, kind in types.items()})
 
     def fill_each(self, name: str, of: Callable[..., T]) -> tuple[T, ...]:

@@ -254,7 +254,7 @@ def _check_literal(literal: str, text: str) -> None:
 def _parse_range(element: str, text: str) -> tuple[range, int]:
     match = _RANGE.fullmatch(element.strip())
     if not match:
-        raise RefusedError(f"{shorten(text)}: {shorten(element)!r} is no range", "write ranges as [01-04,07]")
+        raise RefusedError(f"{shorten(text)}: {shorten(element)!r} is not a valid range", "write ranges as [01-04,07]")
     first, last, step = match[1], match[2] or match[1], int(match[3] or 1)
     if int(last) < int(first):
         raise RefusedError(f"{shorten(text)}: the range {element} runs backwards", f"write {last}-{first}")

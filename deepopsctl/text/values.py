@@ -62,7 +62,7 @@ def check_name(name: str) -> str:
         )
     if not _LABEL.fullmatch(name):
         raise RefusedError(
-            f"{shorten(name)!r} is no hostname",
+            f"{shorten(name)!r} is not a valid hostname",
             "use 1 to 63 letters, digits, - and _, with a letter or digit at both ends",
         )
     if name.isdigit():
@@ -88,7 +88,7 @@ def check_address(address: str) -> str:
             parsed = ipaddress.ip_address(address)
         except ValueError as error:
             hint = "write it without leading zeros" if re.search(r"(^|\.)0[0-9]", address) else "check its numbers"
-            raise RefusedError(f"{address} is no IP address", hint) from error
+            raise RefusedError(f"{address} is not an IP address", hint) from error
         # a link-local one is on every interface: without `%`, which Slurm does not take, it can't be reached
         is_local = parsed.version == 6 and parsed.is_link_local
         if is_local or parsed.is_unspecified or parsed.is_multicast or address == "255.255.255.255" or "%" in address:
@@ -111,28 +111,28 @@ def parse_role(text: str) -> Role:
     """A role by its name; `nfs-server` is as good as `nfs_server`."""
     cleaned = text.strip().lower().replace("-", "_")
     if cleaned not in _ROLES:
-        raise RefusedError(f"{shorten(text)!r} is no role", suggest(cleaned, _ROLES))
+        raise RefusedError(f"{shorten(text)!r} is not a role", suggest(cleaned, _ROLES))
     return _ROLES[cleaned]
 
 
 def parse_port(text: str) -> int:
     """A TCP port; '' and 0 mean ssh's default."""
     if not re.fullmatch(r"[0-9]{0,5}", text) or int(text or 0) > 65535:
-        raise RefusedError(f"{shorten(text)!r} is no port", "give a number from 1 to 65535")
+        raise RefusedError(f"{shorten(text)!r} is not a valid port", "give a number from 1 to 65535")
     return int(text or 0)
 
 
 def check_feature(text: str) -> str:
     """A Slurm node feature: one word."""
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.=-]*", text):
-        raise RefusedError(f"{shorten(text)!r} is no feature", "features are single words: [ib, nvlink]")
+        raise RefusedError(f"{shorten(text)!r} is not a feature", "features are single words: [ib, nvlink]")
     return text
 
 
 def check_domain_name(name: str) -> str:
     """A name of an NVLink domain: it becomes part of a Slurm feature, and a block's name."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_]{0,31}", name):
-        raise RefusedError(f"{shorten(name)!r} is no name of a domain", "use letters, digits and underscores: rack1")
+        raise RefusedError(f"{shorten(name)!r} is not a name of a domain", "use letters, digits and underscores: rack1")
     return name
 
 
@@ -153,7 +153,7 @@ def check_max_time(text: str) -> str:
         return "UNLIMITED" if text == "-1" else text
     if text and not _TIME.fullmatch(text):
         raise RefusedError(
-            f"{shorten(text)!r} is no time limit of Slurm's",
+            f"{shorten(text)!r} is not a valid time limit of Slurm's",
             "write minutes (90), [days-]hours:minutes:seconds (12:00:00, 2-00:00:00) or UNLIMITED",
         )
     return text
@@ -167,7 +167,7 @@ def check_slurm_options(options: Mapping[str, str], owned: Mapping[str, str]) ->
             raise RefusedError(f"{seen[key.lower()]} and {key} are one key to Slurm", "keep one of them")
         seen[key.lower()] = key
         if not re.fullmatch(r"[A-Za-z]+", key):
-            raise RefusedError(f"{shorten(key)!r} is no key of slurm.conf", "keys have letters only: OverSubscribe")
+            raise RefusedError(f"{shorten(key)!r} is not a key of slurm.conf", "keys have letters only: OverSubscribe")
         if key.lower() in owned:
             raise RefusedError(f"{key} is written by deepopsctl", f"use {owned[key.lower()]} instead")
         if not value or not re.fullmatch(r"[!-~]+", value) or re.search(r"[#\"'\\]", value):
@@ -191,7 +191,7 @@ def check_cluster_name(name: str) -> str:
 def check_user(user: str) -> str:
     """A login name on the nodes."""
     if user and (not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.@\\-]*\$?", user) or len(user) > 64):
-        raise RefusedError(f"{shorten(user)!r} is no login name", "give the user to log in as, for example ubuntu")
+        raise RefusedError(f"{shorten(user)!r} is not a login name", "give the user to log in as, for example ubuntu")
     return user
 
 
@@ -217,7 +217,7 @@ def check_jump_host(text: str) -> str:
 def check_login_name(text: str) -> str:
     """A host name or address that stands for all login nodes."""
     if text and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.:-]{0,252}", text):
-        raise RefusedError(f"{shorten(text)!r} is no host name", "write it like login.hpc.example.com")
+        raise RefusedError(f"{shorten(text)!r} is not a host name", "write it like login.hpc.example.com")
     return text
 
 

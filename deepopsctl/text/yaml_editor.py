@@ -27,7 +27,7 @@ def with_settings(text: str, wanted: Mapping[str, object], where: str = "setting
     try:
         present = yaml.load(text, AnyTagLoader)  # noqa: S506 (a safe loader)
     except yaml.YAMLError as error:
-        raise InputError.single(where, "is no valid YAML", "correct it, or restore it from git") from error
+        raise InputError.single(where, "is not valid YAML", "correct it, or restore it from git") from error
     if not present:
         return f"{text.rstrip()}\n{_INTRO}{_lines(wanted)}"
     if not isinstance(present, dict):
@@ -70,7 +70,7 @@ class YamlText:
     def variables(self) -> yaml.MappingNode:
         """The outermost mapping."""
         if not isinstance(self.root, yaml.MappingNode):
-            raise TypeError("it is no mapping")
+            raise TypeError("it is not a mapping")
         return self.root
 
     def result(self) -> str:

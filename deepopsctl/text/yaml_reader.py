@@ -54,7 +54,7 @@ def parse_yaml(text: str, source: str, problems: Problems) -> Document | None:
         problems.add(f"{source}:{line}", *broken)
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        problems.add(f"{source}:{line}", "no valid YAML: a control character", "remove it")
+        problems.add(f"{source}:{line}", "not valid YAML: a control character", "remove it")
     except _StopReadingError as stop:
         problems.refuse(f"{source}:{stop.line}", "", stop)
     return None
@@ -65,8 +65,8 @@ def why_broken(text: str, line: int, what: str, hint: str) -> tuple[str, str]:
     lines = text.split("\n")
     written = lines[line - 1] if 0 < line <= len(lines) else ""
     if "\t" in written[: len(written) - len(written.lstrip())]:
-        return "no valid YAML: a tab indents this line", "indent by blanks: `expand` turns tabs into blanks"
-    return f"no valid YAML: {what}", hint
+        return "not valid YAML: a tab indents this line", "indent by blanks: `expand` turns tabs into blanks"
+    return f"not valid YAML: {what}", hint
 
 
 def duplicate_keys(root: yaml.Node | None) -> Iterator[yaml.ScalarNode]:

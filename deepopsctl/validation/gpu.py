@@ -303,11 +303,11 @@ def _checks(path: Path) -> list[Check]:
 
 
 def _read(path: Path) -> tuple[dict[str, Card | Nodes], list[str]]:
-    """The cards in a history, and the problems of its lines; ValueError if it is no history."""
+    """The cards in a history, and the problems of its lines; ValueError if it is not history."""
     first, *lines = path.read_text(encoding="utf-8").splitlines() or [""]
     head = json.loads(first)
     if not isinstance(head, dict) or not isinstance(head.get("schema"), int) or head.get("kind") != _HEAD["kind"]:
-        raise ValueError("it is no history of GPUs")
+        raise ValueError("it is not history GPUs")
     if head["schema"] > SCHEMA:
         raise _ForeignError(f"schema {head['schema']}: a newer deepopsctl wrote it; nothing is compared or kept")
     cards: dict[str, Card | Nodes] = {}

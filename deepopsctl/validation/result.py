@@ -11,7 +11,7 @@ from deepopsctl.errors import ExitCode
 from deepopsctl.files import write_atomic
 from deepopsctl.model.cluster import Cluster
 from deepopsctl.report.model import Facts, document
-from deepopsctl.run.outcome import RunOutcome, RunSummary, Verdict
+from deepopsctl.run.outcome import RunOutcome, RunSummary, TaskResult, Verdict
 
 COMMAND = "validate"
 # the playbook that installs libraries on the GPU nodes or removes them; and its variable
@@ -86,7 +86,7 @@ def record_outcome(outcome: RunOutcome, code: ExitCode) -> None:
 
 def collect(summary: RunSummary, suite: str) -> tuple[Check, ...]:
     """The checks of all modules, and one for every node that could not be examined."""
-    checks = [check for result in summary.results for check in map(parse_check, result.entries("checks"))]
+    checks = [check for result in summary.results for check in _checks(result, suite)]
     lost = set(summary.unreachable)
     for failure in summary.failures:
         if not failure.host:
@@ -95,6 +95,14 @@ def collect(summary: RunSummary, suite: str) -> tuple[Check, ...]:
         message = " ".join(failure.message.split())
         checks.append(Check(suite, name, failure.host, Status.FAIL, "no", "yes", message=message))
     return tuple(checks)
+
+
+def _checks(result: TaskResult, suite: str) -> list[Check]:
+    """The checks that a node returned; one that says so where they are none."""
+    try:
+        return [*map(parse_check, result.entries("checks"))]
+    except ValueError as error:
+        return [Check(suite, "suite-ran", result.host, Status.FAIL, "no", "yes", message=str(error)[:500])]
 
 
 def exit_code_of(ran: ExitCode, checks: Sequence[Check], summary: RunSummary) -> ExitCode:

@@ -79,6 +79,20 @@ def environment_directory_accounts(directory: Mapping[str, Any]) -> list[str]:
     return directory_service.account_names(directory) if directory else []
 
 
+def environment_counted(
+    spaces: Sequence[Mapping[str, Any]], groups: Sequence[Mapping[str, Any]], people: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """The settings of space_usage: the directories that it counts in, and whose use it counts there."""
+    numbers = {group["name"]: group["gid"] for group in groups}
+    names = [person["name"] for person in people]
+    counted = [
+        {"path": space["path"], **({"groups": numbers} if space["by"] == "group" else {"users": names})}
+        for space in spaces
+        if space["counted"]
+    ]
+    return {"schema": 1, "spaces": counted}
+
+
 def environment_hidden(names: Sequence[str]) -> list[str]:
     """These names, and all that nobody of a directory service may have."""
     return sorted({*names, *reserved_names.hidden_names()})
@@ -96,6 +110,7 @@ class FilterModule:
         """Name -> function."""
         return {
             "environment_conflicts": environment_conflicts,
+            "environment_counted": environment_counted,
             "environment_hidden": environment_hidden,
             "environment_homes": environment_homes,
             "environment_with_members": environment_with_members,

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import packages_sources
+
 from deepopsctl.gpus import discovery, driver as gpus_driver, driver_packages, gres, mig_layout, notation
 from deepopsctl.text import node_sets as text_node_sets
 
@@ -56,8 +58,23 @@ def nvidia_driver_plan(
     return {**asdict(plan), **listed, "names": f"{gpus_driver.PACKAGE_SOURCES} {gpus_driver.PACKAGE_NAMES}"}
 
 
+def nvidia_driver_sources(sources: Sequence[Sequence[Any]], repository: str, keyring: str, debian: object) -> list[str]:
+    """The stanzas that a node lacks: NVIDIA's repository ('' for none), and sections of Debian's own sources.
+
+    NVIDIA's packages lean on some of contrib: glx-alternative-nvidia, nvidia-support.
+    """
+    own = [packages_sources.stanza(repository, "/", "", keyring)] if repository else []
+    lacking = [
+        (uri, suite, [name for name in missing if name == "contrib" or not repository], key)
+        for uri, suite, key, missing in (sources if debian else ())
+    ]
+    return own + [
+        packages_sources.stanza(uri, suite, " ".join(names), key) for uri, suite, names, key in lacking if names
+    ]
+
+
 def nvidia_driver_units(names: Sequence[str]) -> list[dict[str, Any]]:
-    """The driver's units as node_state takes them; what their own conditions keep from starting is no error."""
+    """The driver's units as node_state takes them; what their own conditions keep from starting is not an error."""
     return [{"name": name, "optional": True} for name in names]
 
 
@@ -128,6 +145,7 @@ class FilterModule:
         return {
             "nvidia_declared": nvidia_declared,
             "nvidia_driver_plan": nvidia_driver_plan,
+            "nvidia_driver_sources": nvidia_driver_sources,
             "nvidia_expected": nvidia_expected,
             "nvidia_probes": nvidia_probes,
             "nvidia_refusals": nvidia_refusals,

@@ -130,8 +130,19 @@ def slurm_shapes(node_lines: Any, partition_lines: Any) -> str:
 
 def slurm_enforced(extra: Mapping[str, Any]) -> str:
     """Whether Slurm refuses a job that no partition (`any`), or one of them (`all`), lets run; `no` for neither."""
-    value = slurm_conf.merge_settings({"EnforcePartLimits": "ALL"}, extra).get("EnforcePartLimits", "NO")
+    value = _setting_or(extra, "EnforcePartLimits", "ALL")
     return {"all": "all", "yes": "all", "true": "all", "any": "any"}.get(str(value).lower(), "no")
+
+
+def slurm_needs_account(extra: Mapping[str, Any]) -> bool:
+    """Whether Slurm refuses a job of somebody without an account: all words but these say so."""
+    value = slurm_conf.format_value(_setting_or(extra, "AccountingStorageEnforce", "associations"))
+    return not set(value.lower().split(",")) <= {"", "none", "nojobs", "nosteps"}
+
+
+def _setting_or(extra: Mapping[str, Any], key: str, base: str) -> object:
+    """The site's value of a key, deepopsctl's own where it has none; '' where a site has removed it."""
+    return slurm_conf.setting(slurm_conf.merge_settings({key: base}, extra), key, "")
 
 
 def slurm_readable(text: str, version: object) -> str:
@@ -207,7 +218,7 @@ def slurm_refused_keys(
     keys = slurm_conf.owned_keys_in(extra, job_hooks.from_inventory(directories))
     keys += failover.refused_keys(extra) if shared else []
     keys += job_hooks.refused_flags(extra, "slurm_adopt_enabled") if adopted else []
-    return list(dict.fromkeys([*keys, *(job_hooks.refused_with_job_map(extra) if monitored else [])]))
+    return list(dict.fromkeys([*keys, *job_hooks.refused_with_job_map(extra, monitored=bool(monitored))]))
 
 
 # groups of the inventory by what Slurm runs there
@@ -265,8 +276,8 @@ def slurm_refused_in_files(dbd: Any, cgroup: Any) -> list[str]:
 
 
 def slurm_job_map(extra: Mapping[str, Any], monitored: object) -> Mapping[str, object]:
-    """`slurm_config` with the programs around jobs that monitoring needs."""
-    return job_hooks.with_job_map(extra) if monitored else extra
+    """`slurm_config` with deepopsctl's programs around jobs, where monitoring or a pattern needs them."""
+    return job_hooks.with_job_map(extra, monitored=bool(monitored))
 
 
 def slurm_generation(files: Mapping[str, str]) -> str:
@@ -434,6 +445,7 @@ class FilterModule:
             "slurm_untouched_nodes": slurm_untouched_nodes,
             "slurm_job_map": slurm_job_map,
             "slurm_needs": slurm_needs,
+            "slurm_needs_account": slurm_needs_account,
             "slurm_unmet": slurm_unmet,
             "slurm_refused_keys": slurm_refused_keys,
             "slurm_refused_in_files": slurm_refused_in_files,

@@ -89,7 +89,7 @@ class Grafana:
             self.trouble = str(error)
             return {}
         if not isinstance(health, dict):
-            self.trouble = "what answers is no Grafana"
+            self.trouble = "what answers is not a Grafana"
             return {}
         self.trouble = f"its database is {health.get('database')}"
         return health

@@ -250,8 +250,10 @@ def main() -> None:
     os.umask(0o022)
     step = node_step.Step(module)
     refused = login_files.refused_limits(params["limits"])
-    refused += [f"{name} is no name of a user or group" for name in login_files.refused_names(users)]
-    refused += [f"{name} is no name of a user or group" for name in login_files.refused_names(params["admin_groups"])]
+    refused += [f"{name} is not a name of a user or group" for name in login_files.refused_names(users)]
+    refused += [
+        f"{name} is not a name of a user or group" for name in login_files.refused_names(params["admin_groups"])
+    ]
     if refused:
         step.fail("; ".join(refused), "correct it in settings.yml; nothing was touched")
     with node_errors.fail_on_error(step.fail):

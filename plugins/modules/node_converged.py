@@ -16,7 +16,7 @@ options:
   component: {description: Component whose units are watched., type: str, required: true}
   steps: {description: Steps whose units are watched., type: list, elements: str, required: true}
   excused:
-    description: Units that wait for a node that is not in this run; what they do is no failure.
+    description: Units that wait for a node that is not in this run; what they do is not a failure.
     type: list
     elements: str
     default: []

@@ -73,7 +73,7 @@ def docker_lacks_runtime(settings: str) -> bool:
     document = json.loads(settings) if settings.strip() else {}
     if not isinstance(document, dict):
         # as json.loads: the caller asks but whether it can be read
-        raise ValueError("it is no object")  # noqa: TRY004 (a fault of the file, not of a type)
+        raise ValueError("it is not an object")  # noqa: TRY004 (a fault of the file, not of a type)
     return "nvidia" not in (document.get("runtimes") or {})
 
 
@@ -117,7 +117,7 @@ def write_cdi_specification(module: AnsibleModule) -> list[dict[str, Any]]:
 
 
 def configure_docker_runtime(module: AnsibleModule) -> list[dict[str, Any]]:
-    """Docker knows the runtime `nvidia`; its containers go on."""
+    """Docker knows the runtime `nvidia`; its containers continue."""
     docker = node_services.show([DOCKER]).get(DOCKER, {})
     if docker.get("LoadState") != "loaded":
         return []

@@ -277,7 +277,7 @@ def activate(module: AnsibleModule, wanted: Mapping[str, Any]) -> tuple[list[dic
             load(module)
             reboot = why_reboot(library)
     if reboot.startswith("nouveau") and os.path.exists(INITRAMFS) and not module.check_mode:
-        # nouveau would come back from the initramfs, which has the blacklist of before
+        # nouveau would come back from the initramfs, which has the blacklist from before
         command.require([INITRAMFS, "-u"])
     if not reboot:
         changes += start_again(module.check_mode)

@@ -9,7 +9,7 @@ short_description: IMEX's list of nodes, and its service
 description:
   - Writes the list, the same on all nodes of the domain, and keeps C(nvidia-imex) running; its package is held.
   - A service that runs is stopped, for another list or for good, only where no job runs or can start; else this fails.
-  - Where no driver runs, a service that does not start is no error.
+  - Where no driver runs, a service that does not start is not an error.
 extends_documentation_fragment: deepopsctl.cluster.recorded
 options:
   node: {description: The node's name in Slurm., type: str, required: true}

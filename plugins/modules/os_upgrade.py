@@ -64,7 +64,7 @@ def main() -> None:
     params, began = module.params, int(time.time())
     with node_errors.fail_on_error(module.fail_json):
         if params["refresh"]:
-            # with the lists of before it would miss what is new, and not say so
+            # with the lists from before it would miss what is new, and not say so
             node_packages.refresh(["-o", "APT::Update::Error-Mode=any"], params["lock_wait"])
         others_hold = node_packages.held() - node_packages.guarded()
         options = packages_upgrade.options(params["leave"] + sorted(others_hold))

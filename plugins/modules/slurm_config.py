@@ -56,7 +56,7 @@ options:
   move_state:
     description:
       - Whether a changed StateSaveLocation is followed. slurmctld is stopped, its state copied as Slurm's user, and it
-        starts with the copy; jobs go on meanwhile. Otherwise such a change is refused.
+        starts with the copy; jobs continue meanwhile. Otherwise such a change is refused.
     type: bool
     default: false
   hold_waiting:
@@ -361,7 +361,7 @@ def unmet(
     """What nodes lack for what is new in this configuration, and for what was in force already."""
     names = {change.key.split()[0].partition("=")[0].lower() for change in changes}
     names |= {os.path.basename(path) for path in files if current[path] != files[path]}
-    # of what is no key of slurm.conf, what it changes
+    # of what is not a key of slurm.conf, what it changes
     aliases = {"slurm_plugstack": {PLUGSTACK}, "job_directories": {CONTAINER, "jobcontainertype", "taskprolog"}}
     fresh: list[dict[str, Any]] = []
     known: list[dict[str, Any]] = []

@@ -16,7 +16,7 @@ description:
   - O(scope=compute) asks the node itself. Does slurmd answer, in the installed version, with the configuration files
     of this deploy, and has slurmctld registered the node? Are the GPUs that the driver finds those of cluster.yml, and
     those that slurmd has registered? If they are not, the node is not returned to service. A slurmd that missed the
-    new configuration, hangs, or that slurmctld does not hear is restarted once (jobs go on).
+    new configuration, hangs, or that slurmctld does not hear is restarted once (jobs continue).
   - O(scope=compute) alone saves a record. What stays wrong is reported, and the record of O(step) is removed, so that
     the next deploy verifies again.
 extends_documentation_fragment: deepopsctl.cluster.recorded

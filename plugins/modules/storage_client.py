@@ -157,7 +157,7 @@ def present_of(step: Step, client: Mapping[str, Any]) -> dict[str, str]:
 
 
 def report_left_out(step: Step) -> dict[str, Any]:
-    """The run goes on without these clients, and ends with a failure all the same."""
+    """The run continues without these clients, and ends with a failure all the same."""
     labels = {client["name"]: label(client) for client in step.clients}
     messages = [f"{labels[name]} is left out: {error}" for name, error in step.left_out.items()]
     if not messages:

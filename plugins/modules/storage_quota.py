@@ -101,7 +101,7 @@ def stop_rquota(step: node_step.Step) -> None:
 
 
 def converge(step: node_step.Step) -> dict[str, str]:
-    """Everything in its order; returns a sentence for each directory that is no project yet."""
+    """Everything in its order; returns a sentence for each directory that is not a project yet."""
     wanted = step.wanted
     managed, waiting = storage_quota.converge(wanted["exports"], storage_quota.Host(), step.noted)
     if wanted["rquotad"]:

@@ -175,7 +175,7 @@ def ensure(
                     continue
                 announce(noted, path, [(name, uid, gid, mode)])
             elif owner != (uid, gid):
-                taken.append(f"{full} belongs to {owner[0]}:{owner[1]}" if owner else f"{full} is no directory")
+                taken.append(f"{full} belongs to {owner[0]}:{owner[1]}" if owner else f"{full} is not a directory")
                 continue
             made[full] = [uid, gid]
     finally:

@@ -1,4 +1,4 @@
-"""What cannot be fetched is left out by itself: the play goes on, and reports what it left out."""
+"""What cannot be fetched is left out by itself: the play continues, and reports what it left out."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     tasks = [
         {"name": "A key", "deepopsctl.cluster.apt_source": key},
         {"name": "Wheels", "deepopsctl.cluster.python_wheels": wheels, "check_mode": False},
-        {"name": "What comes after", "ansible.builtin.debug": {"msg": "goes on"}},
+        {"name": "What comes after", "ansible.builtin.debug": {"msg": "continues"}},
     ]
     plays = [{"hosts": "all", "gather_facts": False, "roles": [container], "tasks": tasks}]
     cache = {"XDG_CACHE_HOME": str(directory / "cache"), "PIP_INDEX_URL": NOWHERE, "PIP_RETRIES": "0"}

@@ -189,7 +189,7 @@ class TestTargets:
             wait_until("nothing is stored", lambda: stored()["status"] == "fail", details=monitored.server.log)
             assert "is the disk of its data full?" in stored()["message"]
             assert self.evaluated(monitored, "n1")["target-up", "n1/node"]["status"] == "pass"
-        wait_until("it goes on by itself", lambda: stored()["status"] == "pass", details=monitored.server.log)
+        wait_until("it continues by itself", lambda: stored()["status"] == "pass", details=monitored.server.log)
 
 
 class TestTextfiles:
@@ -211,7 +211,7 @@ class TestTextfiles:
 
     def test_one_that_can_not_be_read_is_reported(self, monitored: Monitored) -> None:
         bad = monitored.texts / "bad.prom"
-        bad.write_text("this is no metric\n")
+        bad.write_text("this is not a metric\n")
         wait_until("it is reported", lambda: "can't read" in self.evaluated(monitored, jobs=1e6)["message"])
         bad.unlink()
         wait_until("it is gone", lambda: self.evaluated(monitored, jobs=1e6)["status"] == "pass")

@@ -232,7 +232,7 @@ class TestStore:
 
     def test_a_damaged_store_stops_the_run_with_a_hint_how_to_restore_it(self, stories: Stories) -> None:
         assert stories["damaged"].status == "failed"
-        assert "hardware.yml:1: is no valid YAML: restore it from git" in stories["damaged"].data["msg"]
+        assert "hardware.yml:1: is not valid YAML: restore it from git" in stories["damaged"].data["msg"]
         assert (stories.clusters / "damaged" / "hardware.yml").read_text() == "nodes: [{names: "
 
 

@@ -62,7 +62,7 @@ def output(directory: Path, program: str, argument: str, **settings: str) -> dic
 
 @pytest.fixture(scope="module")
 def warm(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What is loaded; called without the guard that lets a run go on when Ansible has moved something."""
+    """What is loaded; called without the guard that lets a run continue when Ansible has moved something."""
     directory: Path = tmp_path_factory.mktemp("warm")
     return output(directory, ASK, str(WARM_UP))
 

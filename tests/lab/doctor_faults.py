@@ -21,7 +21,7 @@ class Damage:
 
 
 def background(unit: str, command: str, ready: str) -> tuple[str, str]:
-    """Start something that goes on; the damage waits until `ready` succeeds."""
+    """Start something that continues; the damage waits until `ready` succeeds."""
     return f"systemd-run --quiet --unit={unit} {command} && " + POLL.format(ready), f"systemctl stop {unit}"
 
 

@@ -103,7 +103,7 @@ def killed_when(cluster: DrivenCluster, words: tuple[str, ...], condition: str) 
 
 @contextmanager
 def in_the_middle_of_an_install(cluster: DrivenCluster, node: str) -> Iterator[Deploy]:
-    """A deploy that stands still on one node, in a package's own script; it goes on after `release`, or at the end."""
+    """A deploy that stands still on one node, in a package's own script; it continues on `release`, or at the end."""
     cluster.root(node, PURGE)
     cluster.root(node, HOOK)
     try:
@@ -121,7 +121,7 @@ def in_the_middle_of_an_install(cluster: DrivenCluster, node: str) -> Iterator[D
 
 
 def release(cluster: DrivenCluster, node: str) -> None:
-    """Let the package install go on."""
+    """Let the package install continue."""
     cluster.root(node, "rm -f /run/hold")
 
 

@@ -81,7 +81,7 @@ def serve_database(cluster: LabCluster, node: str) -> None:
 
 
 def build(cluster: LabCluster, addresses: Mapping[str, str], directory: Path, database: str) -> None:
-    """Make the cluster manually, its database on a node that is no part of it.
+    """Make the cluster manually, its database on a node that is not a part of it.
 
     `directory` gets the slurm.conf and hosts file that a person would copy from it.
     """

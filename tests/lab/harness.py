@@ -111,7 +111,7 @@ class LabCluster(DrivenCluster):
 
 @contextmanager
 def powered(name: str) -> Iterator[None]:
-    """A container that has ended is started again, as a host goes on after a reboot."""
+    """A container that has ended is started again, as a host continues after a reboot."""
 
     def start_if_off() -> None:
         ask = ["podman", "inspect", "--format", "{{.State.Status}}", name]

@@ -77,7 +77,7 @@ def test_a_lost_controller_comes_back_with_its_queue_its_history_and_its_running
     assert not json.loads(cluster.deepopsctl("restore", "--yes", "--json", ok=False).stdout)["ok"]
     cluster.root("ctl1", "systemctl unmask --quiet slurmctld")
     refused = cluster.deploy(ok=False)["failures"][0]["message"]
-    assert "a restore of head1 has not ended: `deepopsctl restore` goes on" in refused
+    assert "a restore of head1 has not ended: `deepopsctl restore` continues" in refused
 
     restored = json.loads(cluster.deepopsctl("restore", "--yes", "--json").stdout)
 
@@ -148,7 +148,7 @@ subprocess.run(["rm", "-rf", place])
     [
         ("command", "is none of a table's, so nothing of it is restored"),
         ("statement", "CREATE USER privilege"),
-        ("link", "which is no plain file or directory of a set: nothing of it is restored"),
+        ("link", "which is not a plain file or directory of a set: nothing of it is restored"),
     ],
 )
 def test_a_set_that_others_changed_is_refused_and_runs_nothing(cluster: LabCluster, what: str, words: str) -> None:

@@ -21,19 +21,24 @@ from tests.lab.harness import (
 from tests.lab.test_backup import HISTORY, state_of, submit
 
 NAME = f"{PREFIX}-hosts"
+NODES = ("--compute", "2", "--login", "1")
+# no node of the cluster's, and an account for nothing else: deploys change neither
+SERVER, SAVER = "login1", "saver"
 KEY = "/root/.ssh/id_ed25519"
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
-    """A controller, a compute node with the repository, and a host for slurmdbd."""
-    with fresh_cluster(NAME, tmp_path_factory, "--compute", "2") as cluster:
+    """A controller, a compute node, a host for slurmdbd, and outside of the cluster one with the repository."""
+    with fresh_cluster(NAME, tmp_path_factory, *NODES) as cluster:
         assign_roles(cluster, {"ctl1": Role.CONTROLLER, "cn01": Role.COMPUTE, "cn02": Role.DBD})
-        server = cluster.root("cn01", "hostname -I").split()[0]
-        edit(cluster.directory / SETTINGS, "---\n", f"---\nslurm_backup_repository: sftp:ubuntu@{server}:backup\n")
-        # root may not log in there
-        allowed = "/home/ubuntu/.ssh/authorized_keys"
-        cluster.root("cn01", f"ssh-keygen -q -N '' -t ed25519 -f {KEY}; cat {KEY}.pub >> {allowed}")
+        server = cluster.root(SERVER, "hostname -I").split()[0]
+        edit(cluster.directory / SETTINGS, "---\n", f"---\nslurm_backup_repository: sftp:{SAVER}@{server}:backup\n")
+        cluster.root(
+            SERVER,
+            f"ssh-keygen -q -N '' -t ed25519 -f {KEY}; useradd -m -p '*' {SAVER}; cd ~{SAVER};"
+            f"install -d -m 0700 -o {SAVER} .ssh; install -m 0600 -o {SAVER} {KEY}.pub .ssh/authorized_keys",
+        )
         for node in ("ctl1", "cn02"):
             reach(cluster, node, server)
         assert cluster.deploy()["ok"]
@@ -44,7 +49,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
 
 def reach(cluster: LabCluster, node: str, address: str) -> None:
     """Let root of a node log in to the repository's host."""
-    key, host = cluster.root("cn01", f"cat {KEY}"), cluster.root("cn01", "cat /etc/ssh/ssh_host_ed25519_key.pub")
+    key, host = cluster.root(SERVER, f"cat {KEY}"), cluster.root(SERVER, "cat /etc/ssh/ssh_host_ed25519_key.pub")
     cluster.root(
         node,
         f"mkdir -p -m 0700 /root/.ssh; umask 077; printf '%s\\n' '{key}' > {KEY};"
@@ -66,11 +71,11 @@ def test_the_database_and_the_controller_come_back_one_after_the_other(cluster: 
         assert verified["node"] == entry["host"]
     history = cluster.root("ctl1", HISTORY)
     assert done in history
-    address = cluster.root("cn01", "hostname -I").split()[0]
+    address = cluster.root(SERVER, "hostname -I").split()[0]
 
     for node, part in (("cn02", "accounting"), ("ctl1", "state")):
         podman("rm", "--force", "--time", "0", f"{NAME}-{node}")
-        lab_up(NAME, "--compute", "2")
+        lab_up(NAME, *NODES)
         reach(cluster, node, address)
         login = ("--password-file", str(cluster.password_file))
         cluster.deepopsctl("ssh", "setup", "--accept-new-keys", node, *login)

@@ -204,7 +204,7 @@ def test_a_daemon_that_hangs_is_named_with_what_to_do_and_no_row_is_lost(battere
             (failure,) = document["failures"]
             assert failure["host"] == "ctl1"
             assert f"{daemon}: does not answer" in failure["message"]
-            assert f"`systemctl restart {daemon}` there (jobs go on)" in failure["hint"]
+            assert f"`systemctl restart {daemon}` there (jobs continue)" in failure["hint"]
             assert "journalctl -u slurmctld -u slurmdbd" in failure["hint"]
         assert_heals(battered)
 

@@ -137,7 +137,7 @@ class TestNamespace:
         output = "-o /home/ubuntu/own-%a.out"
         cluster.user("ctl1", f"sbatch --wait --array=1-2 -w gpu01 {run} {output} --wrap 'echo $SLURM_TMPDIR'")
         assert cluster.root("gpu01", "cat /home/ubuntu/own-[12].out; rm /home/ubuntu/own-*.out").split() == ["/tmp"] * 2
-        # the site's own epilog goes on being called
+        # the site's own epilog continues being called
         wait_until("the site's epilog has run", lambda: cluster.root("gpu01", "cat /run/site-epilog", ok=False) == "0")
 
     def test_what_a_killed_step_leaves_goes_with_the_job(self, cluster: LabCluster) -> None:

@@ -86,7 +86,7 @@ def test_new_lines_are_printed_as_they_come_past_a_damaged_file(monitored: Monit
         assert following.stderr is not None
         limit = Timer(monitored.patience_s, following.kill)
         limit.start()
-        # the last line of before
+        # the last line from before
         assert following.stdout.readline()
         monitored.root("gpu01", "logger -t followed a new line")
         assert any("a new line" in line for line in iter(following.stdout.readline, ""))

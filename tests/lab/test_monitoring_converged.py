@@ -80,7 +80,7 @@ def test_a_deploy_ends_when_prometheus_scrapes_what_it_has_put_right(monitored: 
     for path in ("/etc/prometheus/deepops-tls/node.crt", "/etc/prometheus/deepops-tls/node.key"):
         text = monitored.root("ctl1", f"cat {path}")
         monitored.root("gpu01", f"echo '{text}' >{path}")
-    # Prometheus would go on with the connection that it has
+    # Prometheus would continue with the connection that it has
     monitored.root("gpu01", "systemctl restart prometheus-node-exporter.service")
     wait_until("it is down", lambda: ("node", "gpu01") in monitored.down(), details=lambda: str(monitored.down()))
 

@@ -39,7 +39,7 @@ def grown(monitored: MonitoredCluster) -> Iterator[Grown]:
     login = ("--password-file", str(monitored.password_file))
     network, _, last = address["gpu02"].rpartition(".")
     names = f"gpu[02-03]={network}.[{last}-{address['gpu03'].rpartition('.')[2]}]"
-    # what watches the nodes can't be deployed just now: that is no reason not to put them into service
+    # what watches the nodes can't be deployed just now: that is not a reason not to put them into service
     monitored.root("ctl1", f"systemctl mask --quiet {ALERTING}")
     try:
         done = monitored.deepopsctl("node", "add", names, "--yes", "--json", *login, ok=False)

@@ -181,7 +181,7 @@ def test_nodes_and_prometheus_go_over_to_tls_together_and_a_node_that_was_down_l
     partly = {**asked_by("https"), "gpu01/node": "http"}
     wait_for_schemes(monitored, partly)
 
-    # Prometheus is not in this run, and would go on to ask as before
+    # Prometheus is not in this run, and would continue to ask as before
     monitored.deepopsctl("deploy", "monitoring", "--limit", "gpu01")
     wait_for_schemes(monitored, partly)
 

@@ -14,7 +14,7 @@ from tests.lab.harness import PATIENCE_S, LabCluster, lab_up
 from tests.lab.hostile import waiting_jobs
 from tests.lab.leaks import Leaks
 
-# goes on through all of this on a node that no command is about, and ends well
+# continues through all of this on a node that no command is about, and ends well
 BYSTANDER = "gpu01"
 PATIENT_JOB = "until [ -e /tmp/end-of-$SLURM_JOB_ID ]; do sleep 0.5; done"
 GPUS = ("--gpus", "a100:2")

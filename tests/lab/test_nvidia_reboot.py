@@ -152,7 +152,7 @@ def test_a_node_with_jobs_is_not_rebooted_unless_it_may_be_drained(cluster: Gpus
     configure(cluster, mirror, "580", **ALLOWED)
     before = cluster.starts()
     with running_job(cluster, "gpu01") as job:
-        # as after an upgrade manually: the kernel still runs the driver of before
+        # as after an upgrade manually: the kernel still runs the driver from before
         cluster.root("gpu01", f"echo 570.10.01 > {VERSION}")
         try:
             (failure,) = cluster.deploy(ok=False)["failures"]

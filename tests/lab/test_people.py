@@ -219,7 +219,7 @@ def test_who_expires_keeps_the_job_and_loses_login_and_submission(site: Site) ->
     listed = site.cluster.root("ctl1", "journalctl -u deepops-account-dates -n 5")
     assert "ada has expired and still has jobs:" in listed
     assert f"{job} RUNNING" in listed
-    # the suite goes on with bea's job
+    # the suite continues with bea's job
     assert site.failed_checks() == []
     assert set(site.cluster.changed(site.deploy()).values()) == {0}
 

@@ -27,7 +27,7 @@ def cluster(battered: LabCluster) -> LabCluster:
 
 @pytest.fixture(scope="module")
 def leaks(cluster: LabCluster) -> Leaks:
-    """The cluster's secrets, those of before the rotations as well."""
+    """The cluster's secrets, those from before the rotations as well."""
     search = Leaks(cluster)
     search.forms()
     return search

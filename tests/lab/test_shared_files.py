@@ -151,7 +151,7 @@ def test_where_root_is_squashed_the_file_server_makes_homes_and_the_deploy_names
     reported = "root is squashed?): make on its server: bob"
     assert warnings == [f"ctl1: root may not make homes in /shared/home ({reported}",
                         f"ctl1: root may not make directories in /scratch ({reported}"]  # fmt: skip
-    # jobs of who has them go on
+    # jobs of who has them continue
     assert alice(cluster, "ctl1", "srun --nodes=2 sh -c 'echo $HOME >>$SCRATCH/$(hostname)'; cat $SCRATCH/gpu*") == (
         "/shared/home/alice\n/shared/home/alice"
     )

@@ -143,7 +143,7 @@ def test_a_link_that_a_user_has_in_place_of_a_directory_is_not_followed(cluster:
     done = [cluster.deepopsctl("deploy", *COMPONENTS, ok=False) for _ in range(2)]
 
     assert "others than root may write in /scratch (user id 0, mode 1777)" in for_all.stderr
-    assert all("/scratch/alice is no directory" in each.stderr for each in done)
+    assert all("/scratch/alice is not a directory" in each.stderr for each in done)
     assert {each.returncode for each in (for_all, *done)} == {1}
     assert cluster.root("gpu02", "stat -c %U /srv/victim; readlink /scratch/alice").split() == ["root", "/srv/victim"]
     # at a login nothing leads there

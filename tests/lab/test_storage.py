@@ -200,5 +200,5 @@ def test_what_came_by_an_entry_goes_with_it(cluster: LabCluster) -> None:
     left = f"ls {UNITS}/disk.mount {UNITS}/fast.mount {UNITS}/slurmd.service.d/deepopsctl-storage.conf"
     for name in ("ctl1", "gpu01", "gpu02"):
         assert cluster.root(name, f"{left} 2>/dev/null; findmnt -n -l -o TARGET | grep -E '^/(disk|fast)$'; true") == ""
-    # a site's own program goes on without ours
+    # a site's own program continues without ours
     assert "/usr/local/bin/site-check" in cluster.root("ctl1", "scontrol show config | grep HealthCheckProgram")

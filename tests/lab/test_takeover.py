@@ -72,8 +72,9 @@ def test_takeover_shows_what_it_preserves_and_changes_nothing_on_the_nodes(made:
     assert "slurm.conf: ProctrackType=proctrack/linuxproc" in document["not_kept"]
     planned = json.loads(made.leaks.run("plan", "slurm", "--json").stdout)["changes"]
     keys = {change["name"]: change["detail"] for change in planned if change["kind"] == "key"}
-    assert {"JobSubmitPlugins", "SelectTypeParameters", "ClusterName"}.isdisjoint(keys)
-    assert keys["PriorityType"].endswith("-> priority/multifactor")
+    # slurm.conf has no SlurmdTimeout; the running Slurm has the value that a deploy writes
+    assert {"JobSubmitPlugins", "SelectTypeParameters", "ClusterName", "SlurmdTimeout"}.isdisjoint(keys)
+    assert keys["ProctrackType"] == "proctrack/linuxproc -> proctrack/cgroup"
 
 
 def with_settings(made: HandMade, **settings: str) -> str:
@@ -130,7 +131,7 @@ def test_deploy_goes_on_from_there_under_the_running_job(made: HandMade) -> None
         assert setting in shown
     assert "MaxTime=2-00:00:00" in shown
     assert lab.root("ctl1", "cat /etc/slurm/slurm.conf.before-deepopsctl") == foreign_slurm.SLURM_CONF.strip()
-    # its commands read what slurmd fetched, not the file of before; so do those of jobs that have its path
+    # its commands read what slurmd fetched, not the file from before; so do those of jobs that have its path
     lab.root("gpu01", "test -L /etc/slurm/slurm.conf && sinfo -h && test -e /etc/slurm/slurm.conf.before-deepopsctl")
 
 

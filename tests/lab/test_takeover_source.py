@@ -91,7 +91,7 @@ def test_deploy_moves_the_daemons_to_packages_under_the_jobs(made: Built) -> Non
 
 
 def assert_pyxis_and_nhc(made: Built) -> None:
-    """New jobs have the plugin, and slurmd runs the health check of before."""
+    """New jobs have the plugin, and slurmd runs the health check from before."""
     seen = made.lab.root(
         "ctl1", "srun -Q --nodelist=cn02 --ntasks=1 --chdir=/tmp --container-image=x env | grep ^PYXIS"
     )

@@ -1,4 +1,4 @@
-"""Two controllers that share Slurm's state: one is lost, hangs, or is cut off, and jobs go on.
+"""Two controllers that share Slurm's state: one is lost, hangs, or is cut off, and jobs continue.
 
 The kernel below a lab has no NFS. GlusterFS is a real network file system, mounted by FUSE.
 """

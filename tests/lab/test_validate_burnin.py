@@ -119,6 +119,6 @@ def test_ctrl_c_ends_the_jobs_and_leaves_nothing(careful: LabCluster) -> None:
         _, shown = process.communicate(timeout=PATIENCE_S)
 
     assert process.returncode == 130, shown
-    assert "its jobs may go on" not in shown
+    assert "its jobs may continue" not in shown
     assert leftovers(careful) == ""
     careful.wait_until_idle()

@@ -235,7 +235,7 @@ def test_a_host_for_the_sites_software_that_is_no_node_is_refused(tmp_path: Path
 
     done = play(tmp_path, [{"hosts": "all", "gather_facts": False, "tasks": [group, refusal]}], hosts)
 
-    assert done.result(refusal["name"]).data["msg"].startswith("environment_software_host: lgoin1 is no node")
+    assert done.result(refusal["name"]).data["msg"].startswith("environment_software_host: lgoin1 is not a node")
 
 
 def test_a_standby_gets_the_accounts_of_the_directorys_users_or_keeps_those_it_has(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ PASSED = {
 
 
 def module_of(task: Task) -> str:
-    """The one key of a task that is no keyword."""
+    """The one key of a task that is not a keyword."""
     (module,) = (key for key in task if key not in KEYWORDS and not key.startswith("with_"))
     return module
 
@@ -255,3 +255,13 @@ def test_playbooks_of_operations_are_in_directories_and_spelled_with_dashes() ->
         name for name in operations if not re.fullmatch(r"playbooks/operate/[a-z]+/[a-z]+(-[a-z]+)*\.yml", name)
     ] == []
     assert len({Path(name).name for name in operations}) == len(operations)
+
+
+@each_playbook
+def test_a_guard_stands_once_in_a_file(playbook: str) -> None:
+    """Plays that leave out the same nodes share the task by an anchor."""
+    guards = re.findall(
+        r"ansible\.builtin\.meta: end_host\n +when: (.*)\n", (ROOT / playbook).read_text(encoding="utf-8")
+    )
+
+    assert len(guards) == len(set(guards))

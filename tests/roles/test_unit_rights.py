@@ -35,7 +35,7 @@ WITHOUT = {
     "snapshots": ({"ProtectKernelModules"}, "zfs may load its module"),
     "purge": (
         {"NoNewPrivileges", "RestrictSUIDSGID", "RestrictAddressFamilies"},
-        "it sends mails by the site's sendmail, which may be setgid and go on in the background",
+        "it sends mails by the site's sendmail, which may be setgid and continue in the background",
     ),
 }  # fmt: skip
 VALUES = {

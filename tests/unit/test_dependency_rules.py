@@ -137,7 +137,7 @@ OLDEST = [
 
 def test_no_import_evaluates_a_type_that_python_3_8_does_not_know() -> None:
     """Python 3.8 has no `dict[...]`, and no `Mapping[...]` of collections.abc, outside of annotations."""
-    actual = []
+    matches = []
     for path in OLDEST:
         tree = ast.parse(path.read_text(encoding="utf-8"))
         generic = {alias.name for node in tree.body if isinstance(node, ast.ImportFrom)
@@ -146,12 +146,12 @@ def test_no_import_evaluates_a_type_that_python_3_8_does_not_know() -> None:
         values = [node.value for node in tree.body if isinstance(node, ast.Assign)]
         values += [base for node in tree.body if isinstance(node, ast.ClassDef) for base in node.bases]
         evaluated = (node for value in values for node in ast.walk(value) if isinstance(node, ast.Subscript))
-        actual += [
+        matches += [
             (path.name, node.lineno)
             for node in evaluated
             if isinstance(node.value, ast.Name) and node.value.id in generic
         ]
-    assert actual == []
+    assert matches == []
 
 
 @pytest.mark.parametrize("name", [name for name in GPU_CHECK if not name.endswith("/cli.py")])

@@ -21,7 +21,7 @@ EXAMPLES = {example.script: example for example in examples.EXAMPLES}
 
 def start(script: str, directory: Path, *arguments: str, **variables: str) -> subprocess.Popen[str]:
     """Start an example in a directory, with variables that Slurm sets."""
-    # not with -l: the profile of this machine is no part of it
+    # not with -l: the profile of this machine is not a part of it
     return subprocess.Popen(
         ["bash", str(ROOT / "examples" / script), *arguments],
         cwd=directory,

@@ -21,7 +21,7 @@ HA = {
         "`journalctl -u slurmdbd` on both hosts; does the second one reach the database server?",
     ),
     "ha-frozen": Entry(_GROUP, "frozen", "When its slurmctld hangs, jobs are taken in time.", _SUBMIT),
-    "ha-frozen-after": Entry(_GROUP, "frozen: afterwards", "It goes on, and no job is lost.", _LOST),
+    "ha-frozen-after": Entry(_GROUP, "frozen: afterwards", "It continues, and no job is lost.", _LOST),
     "ha-cut-off": Entry(
         _GROUP, "cut off", "When the first controller is cut off from all networks, jobs are taken in time.", _SUBMIT
     ),

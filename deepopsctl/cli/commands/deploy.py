@@ -93,6 +93,6 @@ def known_tags(text: str | None, components: tuple[str, ...]) -> str:
     wanted = [tag.strip() for tag in text.split(",")]
     for tag in wanted:
         if tag not in components:
-            message = f"--tags: {tag!r} is no component of this run; with it alone nothing would be done"
+            message = f"--tags: {tag!r} is not a component of this run; with it alone nothing would be done"
             raise click.UsageError(f"{message}; {suggest(tag, components)}")
     return ",".join(wanted)

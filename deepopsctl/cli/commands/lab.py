@@ -89,7 +89,7 @@ def up(
 @click.option("--all", "every", is_flag=True, help="Remove every lab of this machine, whoever started it.")
 @click.option("--images", is_flag=True, help="Remove the cached node images, too.")
 def down(*, name: str, every: bool, images: bool) -> None:
-    """Remove a lab: containers, network, files. No such lab is no error."""
+    """Remove a lab: containers, network, files. No such lab is not an error."""
     from deepopsctl.lab import manage
     from deepopsctl.lab.image import remove_images
     from deepopsctl.lab.state import LabStore

@@ -286,7 +286,7 @@ def _lines(done: DrainResult, request: RunRequest) -> Iterator[str]:
     for (action, message), names in names_by_action.items():
         yield f"{click.style(action, bold=True)}: {fold(names)}" + (f": {message}" if message else "")
     if done.jobs and done.action == "drain":
-        yield f"    {_jobs(done.jobs, 'job goes on to its end', 'jobs go on to their end')}"
+        yield f"    {_jobs(done.jobs, 'job continues to its end', 'jobs continue to their end')}"
     yield from failure_lines(done.outcome.summary.failures)
     changed = sum(drained.changed for drained in done.nodes)
     what = f"{changed} of {len(done.nodes)} nodes {done.word}" if changed else "nothing changed"
@@ -294,6 +294,6 @@ def _lines(done: DrainResult, request: RunRequest) -> Iterator[str]:
 
 
 def _jobs(jobs: Sequence[SlurmJob], one: str, many: str, most: int = 10) -> str:
-    """`2 jobs go on to their end: 41, 42`."""
+    """`2 jobs continue to their end: 41, 42`."""
     listed = ", ".join(job.id for job in jobs[:most]) + (", ..." if len(jobs) > most else "")
     return f"{len(jobs)} {one if len(jobs) == 1 else many}: {listed}"

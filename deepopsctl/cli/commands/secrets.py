@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deepopsctl.cli.main import Settings
-from deepopsctl.cli.options import RenamedOption, confirm_option, json_option, sudo_option, yes_option
+from deepopsctl.cli.options import confirm_option, json_option, sudo_option, yes_option
 
 if TYPE_CHECKING:
     from deepopsctl.cluster.directory import ClusterDir
@@ -32,8 +32,6 @@ def secrets() -> None:
 @click.argument("what", nargs=-1, type=click.Choice(WHAT), metavar="[SECRET]...")
 @click.option(
     "--exclude",
-    cls=RenamedOption,
-    former="--leave-out",
     multiple=True,
     metavar="NODES",
     help="Nodes that are off: a later deploy gives them the new key.",

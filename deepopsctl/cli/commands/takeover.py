@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.option("--check", is_flag=True, help="Only show what would be adopted; write nothing.")
 @click.option("--finish", is_flag=True, help="Remove a Slurm that was built from source, once nothing uses it.")
 @click.option(
-    "--undo", is_flag=True, help="Run the Slurm of before with its configuration again; possible until --finish."
+    "--undo", is_flag=True, help="Run the Slurm from before with its configuration again; possible until --finish."
 )
 @connection_options
 @json_option

@@ -93,7 +93,7 @@ def slurm(
 
     Running jobs continue. The packages come from the cluster's repository (`deepopsctl packages`). Accounting and state
     are saved first; where the new slurmdbd or slurmctld does not start, everything is put back. After an interruption,
-    run it again: it goes on.
+    run it again: it continues.
     """
     from deepopsctl.cli.interactive import open_console, run_workflow
     from deepopsctl.cli.views.upgrade import plan_lines
@@ -123,7 +123,7 @@ def operating_system(settings: Settings, /, *, only_plan: bool, as_json: bool, *
 
     Compute nodes are drained, upgraded, rebooted by Slurm where a kernel or a library needs it, validated and resumed.
     Login nodes and servers are upgraded one after the other, and not rebooted. Held packages stay, and so do those of
-    Slurm, of the driver and of the database server. After an interruption, run it again: it goes on.
+    Slurm, of the driver and of the database server. After an interruption, run it again: it continues.
     """
     from deepopsctl.cli.interactive import open_console, run_workflow
     from deepopsctl.cli.views.upgrade import os_plan_lines
@@ -150,14 +150,14 @@ def nvidia(settings: Settings, /, *, branch: str, only_plan: bool, as_json: bool
     """Take nodes with GPUs to another BRANCH of the driver when no job is there, idle ones first.
 
     settings.yml gets the branch; then nodes are drained, get the driver, are rebooted where the old modules can't be
-    unloaded, validated and resumed. After an interruption, run it again: it goes on.
+    unloaded, validated and resumed. After an interruption, run it again: it continues.
     """
     from deepopsctl.cli.interactive import open_console, run_workflow
     from deepopsctl.cli.views.upgrade import nvidia_plan_lines
     from deepopsctl.lifecycle.upgrade_nvidia import NvidiaOptions, plan_nvidia, upgrade_nvidia
 
     if not (branch.isascii() and branch.isdigit()):
-        raise click.BadParameter(f"{branch!r} is no branch: it is a number, such as 580", param_hint="--to")
+        raise click.BadParameter(f"{branch!r} is not a branch: it is a number, such as 580", param_hint="--to")
     wanted = NvidiaOptions(branch, options["limit"] or "", _pace(options))
     console, directory, base = open_console(settings, "upgrade-nvidia", options)
     if only_plan:

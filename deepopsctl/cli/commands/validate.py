@@ -67,7 +67,8 @@ def finish_burn_in(outcome: RunOutcome, request: RunRequest, burnin: Burnin | No
     info("burn-in: cancelling its jobs")
     if not end(request, burnin):
         info(
-            f"burn-in: its jobs may go on; on a host with Slurm's tools, as the cluster's user: {burnin.cancel_command}"
+            "burn-in: its jobs may continue; on a host with Slurm's tools, as the cluster's user: "
+            f"{burnin.cancel_command}"
         )
 
 
@@ -101,7 +102,7 @@ def validate(ctx: click.Context, /, suites: tuple[str, ...], *, as_json: bool, *
     skipped. Exit codes: 1 a check failed, 4 nodes could not be reached.
 
     `ha` kills, freezes and cuts off the first of several controllers, and measures how long nothing can be submitted;
-    jobs go on. It takes six minutes, is never part of `all` and must be named.
+    jobs continue. It takes six minutes, is never part of `all` and must be named.
 
     `burnin` loads all idle nodes for --duration, behind all other jobs in the queue; it is never part of `all` and must
     be named.

@@ -43,7 +43,7 @@ def live_view(total: int | None, verbosity: int = 0) -> Iterator[Callable[[Event
 
 
 class _Terminal:
-    """A terminal that may be closed while the run goes on: what follows the run has to be done then as well."""
+    """A terminal that may be closed while the run continues: what follows the run has to be done then as well."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

@@ -42,7 +42,7 @@ def os_plan_lines(plan: OsPlan) -> Iterator[str]:
         yield f"{fold(names)}:"
         yield from _package_lines(facts)
     if plan.compute.begun:
-        yield f"begun by an earlier call, goes on first: {fold(plan.compute.begun)}"
+        yield f"begun by an earlier call, continues first: {fold(plan.compute.begun)}"
     if plan.idle:
         yield f"idle, at once: {fold(plan.idle)}"
     if plan.busy:

@@ -20,7 +20,7 @@ Result = Dict[str, Any]
 def main() -> None:
     """Run the program that is named on the command line, as `suites.burn_in`."""
     request: Request = json.loads(sys.stdin.buffer.readline())
-    # what the program prints is no result; the connection stays where `hangup` watches it
+    # what the program prints is not a result; the connection stays where `hangup` watches it
     connection, sys.stdout = sys.stdout, sys.stderr
     result: Result = import_module(f"..{sys.argv[1]}.main", __package__).main(request)
     connection.write(RESULT_MARK + json.dumps(result) + "\n")

@@ -136,7 +136,7 @@ class Running:
             threading.Thread(target=write, args=(self._process.stdin,), daemon=True).start()
 
     def release(self) -> None:
-        """End its input: a probe that holds its allocation goes on."""
+        """End its input: a probe that holds its allocation continues."""
         if self._process.stdin and not self._process.stdin.closed:
             with contextlib.suppress(BrokenPipeError):
                 self._process.stdin.close()

@@ -38,7 +38,7 @@ _KEY = re.compile(r"(?:^|\s)((?:sk-)?(?:ssh|ecdsa)-[a-z0-9@.-]+)\s+([A-Za-z0-9+/
 # what `ssh setup` writes before the controller's key; a line with other options is an administrator's own
 _FROM = re.compile(r'from="[^" ]*" ')
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*\$?")
-# more than this is no file of keys
+# more than this is not a file of keys
 _MOST_BYTES = 1 << 20
 _LIMIT_S = 60
 _RELOAD_S = 10.0

@@ -28,9 +28,9 @@ def refused_names(names: Sequence[str]) -> list[str]:
 def refused_limits(limits: Mapping[str, str]) -> list[str]:
     """Sentences for limits that systemd would not read."""
     wrong = [key for key in sorted(limits) if not re.fullmatch("[A-Z][A-Za-z]+", key)]
-    problems = [f"{key} is no property of a slice" for key in wrong]
+    problems = [f"{key} is not a property of a slice" for key in wrong]
     values = [entry for entry in sorted(limits.items()) if entry[0] not in wrong and not _LIMIT.fullmatch(entry[1])]
-    problems += [f"{key}: {value} is no size, number, percentage or infinity" for key, value in values]
+    problems += [f"{key}: {value} is not a valid size, number, percentage or infinity" for key, value in values]
     return ["login_access_limits: " + sentence for sentence in problems]
 
 

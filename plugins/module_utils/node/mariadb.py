@@ -17,14 +17,12 @@ from typing import Any
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
     command as node_command,
     errors as node_errors,
-    ownership as node_ownership,
     step as node_step,
 )
 
 DATA = "/var/lib/mysql"
 ANSWER_S, CONNECT_S = 60, 10
 # before it was part of the step that it is for
-FORMER_STEP = "login"
 # on from MariaDB 11.6: a conflict of two writes is an error then, which slurmdbd does not expect
 ISOLATION = "innodb_snapshot_isolation"
 HINT_ELSEWHERE = "is slurm_dbd_server right? The server has to listen there, and its firewall to let this host through"
@@ -60,7 +58,7 @@ def check_names(users: Sequence[str], databases: Sequence[str] = ()) -> None:
     ):
         for name in names:
             if not re.fullmatch(pattern, name):
-                raise node_errors.HintedError(f"{name!r} is no plain name of a {what}")
+                raise node_errors.HintedError(f"{name!r} is not a plain name of a {what}")
 
 
 def login_works(user: str, password: str, database: str) -> bool:
@@ -89,7 +87,7 @@ def has_all_rights(grants: str, database: str) -> bool:
 
 
 def expression_of(pattern: str) -> str:
-    """The regular expression for a pattern of SQL; a client that is no terminal doubles backslashes."""
+    """The regular expression for a pattern of SQL; a client that is not a terminal doubles backslashes."""
     parts = re.findall(r"\\{1,2}.|.", pattern)
     return "".join({"%": ".*", "_": "."}.get(part, re.escape(part[-1])) for part in parts)
 
@@ -124,7 +122,7 @@ def check_login(wanted: Mapping[str, Any]) -> None:
     """Raises HintedError for what would end a statement, or a line of a configuration."""
     check_names([wanted["user"]], [wanted["name"]])
     if not re.fullmatch("[A-Za-z0-9][A-Za-z0-9.:_-]*", wanted["server"]):
-        raise node_errors.HintedError(f"{wanted['server']!r} is no name or address of a database server")
+        raise node_errors.HintedError(f"{wanted['server']!r} is not a valid name or address of a database server")
     check_password(wanted, "[\\s#\"'\\\\]")
 
 
@@ -199,7 +197,6 @@ def ensure_database(step: node_step.Step, wanted: Mapping[str, Any]) -> None:
 
 def ensure_logins(step: node_step.Step) -> None:
     """Users who log in by the socket and have no rights; one that the step created and no longer wants is removed."""
-    take_over(step)
     wanted, owned = step.wanted["database_logins"], step.owned["logins"]
     check_names(wanted)
     for user in [name for name in wanted if has_login(step, name) is False]:
@@ -228,14 +225,3 @@ def has_login(step: node_step.Step, user: str) -> bool | None:
         return bool(shown.output.strip())
     # a check run is before MariaDB is installed or started
     return user in step.owned["logins"] if step.dry else None
-
-
-def take_over(step: node_step.Step) -> None:
-    """What the former step of its own created is this step's."""
-    component = step.wanted["component"]
-    former = node_ownership.load(component, FORMER_STEP)
-    if former["logins"]:
-        step.owned["logins"] += [name for name in former["logins"] if name not in step.owned["logins"]]
-        step.save_owned()
-        if not step.dry:
-            node_ownership.save(component, FORMER_STEP, {**former, "logins": []})

@@ -31,7 +31,7 @@ def dearmored(data: bytes) -> bytes:
 
 
 def packets(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """(tag, body) of each packet. ValueError where it is no key."""
+    """(tag, body) of each packet. ValueError where it is not a key."""
     raw, position = dearmored(data), 0
     while position < len(raw):
         try:
@@ -55,7 +55,7 @@ def fingerprint(key: bytes) -> str:
 
 
 def fingerprints(data: bytes) -> list[str]:
-    """Fingerprints of all primary keys. ValueError where it is no key."""
+    """Fingerprints of all primary keys. ValueError where it is not a key."""
     return [fingerprint(body) for tag, body in packets(data) if tag == PUBLIC_KEY]
 
 
@@ -63,7 +63,7 @@ def _header(raw: bytes, position: int) -> tuple[int, int, int]:
     """(tag, start of the body, its length) of the packet there."""
     first = raw[position]
     if not first & 0x80:
-        raise ValueError("it is no OpenPGP key")
+        raise ValueError("it is not an OpenPGP key")
     if not first & 0x40:
         size = 1 << (first & 0x03)
         if size == 8:

@@ -296,7 +296,7 @@ def _apt(arguments: list[str], deadline: float) -> node_command.Result:
     What is guarded is released for that, and holds of others are not.
     """
     own = sorted(guarded() & held()) if arguments[0] != "update" else []
-    released = _mark_patiently("unhold", own, deadline) if own else None
+    released = _mark_patiently("unhold", own, deadline - time.monotonic()) if own else None
     if released and not released.ok:
         return released
     try:

@@ -142,7 +142,7 @@ def _one_line_entries(text: str) -> Iterator[tuple[list[str], str, str, list[str
 
 
 def _stanzas(text: str) -> Iterator[tuple[list[str], str, str, list[str], str]]:
-    """The deb822 form; what goes on in further lines is one value."""
+    """The deb822 form; what continues in further lines is one value."""
     for block in re.split(r"\n\s*\n", text):
         fields: dict[str, str] = {}
         name = ""
@@ -172,14 +172,14 @@ def stanza(uri: str, suite: str, components: str, keyring: str) -> str:
 def refresh(path: str, lock_wait: int, before: Mapping[str, bytes | None]) -> None:
     """Fetch the package lists of one source file, and nothing else.
 
-    Where any of it fails, puts back the files of before, {path: content or None}, and raises SourceError: with a source
+    Where any of it fails, puts back the previous files, {path: content or None}, and raises SourceError: with a source
     that can't be used, apt would refuse all other work as well.
     """
     options = [
         f"Dir::Etc::sourcelist={path}",
         "Dir::Etc::sourceparts=-",
         "APT::Get::List-Cleanup=0",
-        # a signature that is wrong would be but a warning where there are lists of before
+        # a signature that is wrong would be but a warning where there are lists from before
         "APT::Update::Error-Mode=any",
     ]
     try:

@@ -161,7 +161,7 @@ def check_sshd(step: node_step.Step, kept: Sequence[str]) -> None:
         step.fail(f"{SSHD_CONFIG} does not include sshd_config.d/*.conf", "add that line of the distribution's again")
     wrong = [place for place in kept if not _PLACE.fullmatch(place)]
     if wrong:
-        step.fail(f"people_authorized_keys_files: {wrong[0]!r} is no path", "write it like .ssh/authorized_keys")
+        step.fail(f"people_authorized_keys_files: {wrong[0]!r} is not a path", "write it like .ssh/authorized_keys")
     output = node_command.run(["sshd", "-T"]).output
     lines = [line.split()[1:] for line in output.splitlines() if line.startswith("authorizedkeysfile ")]
     places = [place for line in lines for place in line if place not in ("none", KEYS + "/%u")]

@@ -141,7 +141,7 @@ def headers(release: str) -> dict[str, Any]:
 
 
 def old_dcgm() -> str:
-    """Version of DCGM's package of before version 4; '' where it is not installed."""
+    """Version of DCGM's package from before version 4; '' where it is not installed."""
     return node_packages.installed(["datacenter-gpu-manager"]).get("datacenter-gpu-manager", "")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
@@ -28,6 +29,8 @@ START_TIMEOUT_S = 120
 KEPT = ("ClusterName", "StateSaveLocation", "SelectType", "SwitchType")
 # how slurmctld says that it has none
 _NONE = ("", "(null)", "switch/none")
+# which `scontrol show config` writes after numbers that have none in slurm.conf
+_UNIT = re.compile(r"(?<=[0-9]) (?:sec|min)$")
 
 
 def lost_settings(live: Mapping[str, str], text: str) -> list[str]:
@@ -105,7 +108,7 @@ def changed_settings(path: str, current: bytes, text: str) -> list[slurm_effects
     old = slurm_detect.with_includes(path, current).decode(errors="replace")
     changes = []
     for change in slurm_effects.changes(old, text):
-        before = change.old or live.get(change.key, "")
+        before = change.old or _UNIT.sub("", live.get(change.key, ""))
         if _plain(before) != _plain(change.new):
             secret = change.key.lower().endswith("pass")
             changes.append(change._replace(old="(secret)" if secret else before if before not in _NONE else ""))
@@ -140,7 +143,7 @@ def install(files: Mapping[str, str], unit: str = "") -> None:
 
 
 def rename_unit(path: str, target: str) -> None:
-    """Rename the file of a unit; what runs goes on, and the next restart starts what systemd reads then."""
+    """Rename the file of a unit; what runs continues, and the next restart starts what systemd reads then."""
     os.rename(path, target)
     node_command.run_merged(["systemctl", "daemon-reload"], 120)
     slurm_apply_config.systemctl(["reenable"], 120)

@@ -47,7 +47,7 @@ def _expand_part(part: str, room: int) -> list[str]:
 
 
 def _error(text: str) -> HostlistError:
-    return HostlistError(f"{text[:80]!r} is no list of nodes")
+    return HostlistError(f"{text[:80]!r} is not a list of nodes")
 
 
 def written_out(text: str) -> str:

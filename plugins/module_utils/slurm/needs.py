@@ -27,6 +27,8 @@ PLUGIN_DIRECTORIES = (
 # any directory of plugins has it
 ALWAYS_THERE = "auth_munge.so"
 IN_MEMORY = ("tmpfs", "ramfs")
+# for the other keys Slurm takes a pattern for the name of a file
+PATTERNS = ("Prolog", "Epilog", "TaskProlog")
 # a file server that hangs must not hang the node's answer
 ANSWER_S = 15
 _NVIDIA = "/dev/nvidia"
@@ -81,11 +83,11 @@ def _problems(needs: Needs, version: str) -> Iterator[Problem]:
 
 
 def _program(program: Needs, away: list[str]) -> Iterator[Problem]:
-    """Slurm runs nothing for a pattern without a match, and each file that matches."""
+    """Of a pattern that deepopsctl's own program has, each file that matches is run; without one, nothing."""
     key, written = str(program["key"]), str(program["path"])
     if _is_below(written, away):
         return
-    is_pattern = any(letter in written for letter in "*?[")
+    is_pattern = key in PATTERNS and any(letter in written for letter in "*?[")
     for path in sorted(glob.glob(written)) if is_pattern else [written]:
         fault = _fault(path) or (_closed_to_users(path) if program.get("user") else "")
         if fault:
@@ -113,7 +115,7 @@ def _fault(path: str) -> str:
     except OSError as error:
         return f"can't be read ({error.strerror or error})"
     if not stat.S_ISREG(mode):
-        return "is a directory" if stat.S_ISDIR(mode) else "is no file"
+        return "is a directory" if stat.S_ISDIR(mode) else "is not a file"
     if not mode & 0o111:
         return "is not executable"
     if os.statvfs(path).f_flag & os.ST_NOEXEC:
@@ -134,7 +136,7 @@ def _closed_to_users(path: str) -> str:
 
 
 def _interpreter(path: str) -> str | None:
-    """The program that a script's first line names; None for anything that is no script."""
+    """The program that a script's first line names; None for anything that is not a script."""
     try:
         with open(path, "rb") as stream:
             line = stream.readline(4096)
@@ -151,7 +153,7 @@ def _directory(entry: Needs, away: list[str]) -> Iterator[Problem]:
         return
     where = next((each for each in [path, *_parents(path)] if os.path.lexists(each)), "/")
     if not os.path.isdir(where):
-        yield key, f"{key}: {where} is no directory", False
+        yield key, f"{key}: {where} is not a directory", False
     elif where != path and not entry.get("made"):
         yield key, f"{key}: the directory {path} is not there", False
     elif os.statvfs(where).f_flag & os.ST_RDONLY:

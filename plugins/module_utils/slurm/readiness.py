@@ -94,7 +94,7 @@ def out_of_service(names: Sequence[str]) -> tuple[str, dict[str, Any]]:
         return "", {}
     shown = ask(slurm_client.show("node"))
     if not shown.ok:
-        # not installed yet is no trouble
+        # not installed yet is not trouble
         missing = shown.status == node_command.MISSING
         return "" if missing else f"slurmctld does not answer: {last_line(shown.message)}", {}
     nodes = parse_nodes(shown.output)
@@ -119,7 +119,7 @@ def upstream(version: str) -> str:
 
 
 def release(version: str) -> tuple[int, ...]:
-    """(24, 11), which is what Slurm's daemons compare; () for what is no version."""
+    """(24, 11), which is what Slurm's daemons compare; () for what is not a valid version."""
     return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
 
 

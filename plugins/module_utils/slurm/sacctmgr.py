@@ -79,7 +79,7 @@ class Sacctmgr:
                     refused.append((some, words, result.message))
             if len(refused) == len(todo):
                 _some, words, error = refused[0]
-                hint = "correct it in cluster.yml; what was done before it stays, and the next deploy goes on"
+                hint = "correct it in cluster.yml; what was done before it stays, and the next deploy continues"
                 raise AccountingError(f"sacctmgr {' '.join(words)}: {error}", hint)
             todo = [(some, words) for some, words, _error in refused]
 

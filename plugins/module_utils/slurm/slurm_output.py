@@ -106,7 +106,7 @@ def jobs(text: str) -> list[dict[str, Any]]:
 def _job(line: str) -> dict[str, Any]:
     fields = _JOB.fullmatch(line.strip())
     if not fields:
-        raise UnreadableError(f"squeue printed {line[:80]!r}, which is no job")
+        raise UnreadableError(f"squeue printed {line[:80]!r}, which is not a job")
     job, user, state, partition, where = fields.groups()
     return {"id": job, "user": user, "state": state, "partition": partition, "nodes": _names(present(where))}
 
@@ -163,7 +163,7 @@ def seconds(text: str) -> float | None:
 
 
 def minutes(text: str) -> int | None:
-    """A time limit in minutes, rounded up; None for no limit. ValueError when it is no time."""
+    """A time limit in minutes, rounded up; None for no limit. ValueError when it is not a valid time."""
     value = text.strip()
     if value.upper() in ("", "UNLIMITED", "INFINITE", "NOT_SET", "NONE"):
         return None
@@ -205,7 +205,7 @@ def gpus_of_tres(values: Mapping[str, str]) -> dict[str, int]:
 
 
 def gpus(gres: str) -> dict[str, int]:
-    """{type: count} of `gpu:h100:4(S:0-1),gpu:2(IDX:0,3)`; '' for those without a type. What is no GPU is left out."""
+    """{type: count} of `gpu:h100:4(S:0-1),gpu:2(IDX:0,3)`; '' for those without a type. Only GPUs are counted."""
     counts: dict[str, int] = {}
     # commas stand between resources, and within their brackets
     for word in re.split(r",(?![^(]*\))", present(gres)):

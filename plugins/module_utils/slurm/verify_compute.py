@@ -24,7 +24,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
 
 UNIT = "slurmd.service"
 DRIVER = "/sys/module/nvidia/version"
-RESTART = "systemctl restart slurmd (jobs go on)"
+RESTART = "systemctl restart slurmd (jobs continue)"
 
 
 class Observation:

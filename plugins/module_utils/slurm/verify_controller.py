@@ -169,12 +169,12 @@ def not_ready(
     where = f"`journalctl -u slurmd` on {', '.join(nodes[:5])}" if nodes else "`journalctl -u slurmctld -u slurmdbd`"
     hint = f"see {where}; the next deploy checks it again"
     if "slurmdbd: " + UNREGISTERED % params["cluster"] in observation.problems:
-        hint = f"`systemctl restart slurmctld` there (jobs go on), then deploy again; see {where}"
+        hint = f"`systemctl restart slurmctld` there (jobs continue), then deploy again; see {where}"
     if any("still runs" in problem for problem in observation.problems):
-        hint = "restart what still runs the old program with systemctl (jobs go on), then deploy again"
+        hint = "restart what still runs the old program with systemctl (jobs continue), then deploy again"
     hung = hanging(observation.problems)
     if hung:
-        restart = f"`systemctl restart {' '.join(hung)}` there (jobs go on)"
+        restart = f"`systemctl restart {' '.join(hung)}` there (jobs continue)"
         hint = f"it runs and says nothing: {restart}, then deploy again; see {where}"
     message = f"after {params['timeout']} s: {'; '.join(observation.problems)}"
     return slurm_readiness.NotReadyError(message, hint, changes)

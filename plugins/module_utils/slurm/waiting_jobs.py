@@ -184,7 +184,7 @@ def _columns(line: str) -> list[str]:
 def _job(line: str, more: Mapping[str, list[str]]) -> list[Job]:
     fields = dict(zip(_COLUMNS, (field.strip() for field in line.split("|", len(_COLUMNS) - 1))))
     if len(fields) != len(_COLUMNS) or not _ID.fullmatch(fields["id"]):
-        raise output.UnreadableError(f"squeue printed {line[:80]!r}, which is no job")
+        raise output.UnreadableError(f"squeue printed {line[:80]!r}, which is not a job")
     if fields["state"] in ON_NODES:
         return []
     whole, *parts = more.get(fields["id"], ["", "", ""])

@@ -56,7 +56,7 @@ def ensure(
         node_files.remove(noted, path)
     if repository or archives:
         written = bool(node_files.ensure(noted, path, (node_files.HEADER + text).encode("utf-8"))) or written
-    # what the source of before needed
+    # what the source from before needed
     if not repository:
         node_files.remove(noted, KEYRINGS % name)
     if not archives:

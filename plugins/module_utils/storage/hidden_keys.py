@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import command
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import mount_table
 
-# a server that is away; a plan goes on without its answer
+# a server that is away; a plan continues without its answer
 PATIENCE_S = 30
 # what the shell below ends with
 NOT_MOUNTED, HIDDEN = 91, 92

@@ -108,7 +108,7 @@ def of_nodes(mounts: Iterable[Mapping[str, Any]], servers: Iterable[str]) -> lis
 
 
 def losing(before: Mapping[str, str], wanted: Mapping[str, str], holders: Iterable[Holder]) -> dict[str, list[Holder]]:
-    """{directory: [Holder]}: who may have it mounted by the lines of before, and may not by those that are wanted."""
+    """{directory: [Holder]}: who may have it mounted by the lines from before, and may not by those that are wanted."""
     losing_holders = {}
     for path, line in before.items():
         held = [

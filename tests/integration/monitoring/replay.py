@@ -28,7 +28,7 @@ def _server(kind: str, address: str, port: int) -> ThreadingHTTPServer:
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """A scrape every few seconds is no news."""
+            """A scrape every few seconds is not news."""
 
     return ThreadingHTTPServer((address, port), Metrics)
 

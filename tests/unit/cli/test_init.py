@@ -171,7 +171,7 @@ def test_faults_are_printed_all_and_nothing_is_written(capsys: pytest.CaptureFix
 
 @pytest.mark.parametrize(
     ("arguments", "error"),
-    [(MACHINES, "hpc: already holds a cluster"), (["--controller", "b-", "--force"], "'b-' is no hostname")],
+    [(MACHINES, "hpc: already holds a cluster"), (["--controller", "b-", "--force"], "'b-' is not a valid hostname")],
 )
 def test_a_cluster_stays_without_force_and_with_an_input_at_fault(
     arguments: list[str], error: str, capsys: pytest.CaptureFixture[str]
@@ -231,7 +231,7 @@ def test_a_setting_that_is_no_date_is_named_with_its_line(capsys: pytest.Capture
 
     assert run(["init", "hpc", "--from", "nodes.yml"]) == ExitCode.INVALID_INPUT
 
-    assert "nodes.yml:4: no valid YAML: day is out of range for month" in capsys.readouterr().err
+    assert "nodes.yml:4: not valid YAML: day is out of range for month" in capsys.readouterr().err
 
 
 def test_force_that_changes_nothing_leaves_no_copy() -> None:

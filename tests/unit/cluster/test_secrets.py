@@ -71,7 +71,7 @@ def test_a_vault_with_broken_yaml_is_refused_without_quoting_a_secret(files: Fil
     for plain in ("munge_key: *hidden\n", "a: 1\nmunge_key: 'hidden\n", "- hidden\n"):
         path.write_text(vault(plain))
         for use in (add_missing, read, lambda path, password: change(path, password, {"munge_key": "x"})):
-            with pytest.raises(InputError, match=r"^secrets\.yml.*no variables in valid YAML$") as caught:
+            with pytest.raises(InputError, match=r"^secrets\.yml.*are not variables in valid YAML$") as caught:
                 use(path, password)
             assert "hidden" not in "".join(traceback.format_exception(caught.value))
 

@@ -86,7 +86,7 @@ class TestSiteValues:
     def test_a_value_that_ansible_cannot_load_is_named_with_its_line(self, directory: ClusterDir) -> None:
         directory.settings.write_text("a: 1\nb: 2026-13-01\n")
 
-        assert faults(site_values, directory) == [f"{SETTINGS}:2: no valid YAML: month must be in 1..12"]
+        assert faults(site_values, directory) == [f"{SETTINGS}:2: not valid YAML: month must be in 1..12"]
 
     @pytest.mark.parametrize("text", ["", "# only comments\n"])
     def test_there_need_not_be_any(self, directory: ClusterDir, text: str) -> None:
@@ -99,9 +99,9 @@ class TestValues:
     @pytest.mark.parametrize(
         ("text", "line", "message"),
         [
-            ("a: 1\nslurm_config: {a: b\n", 3, "no valid YAML: "),
-            ("a: 1\n b: 2\n", 2, "no valid YAML: "),
-            ("a: 1\n---\nb: 2\n", 2, "no valid YAML: "),
+            ("a: 1\nslurm_config: {a: b\n", 3, "not valid YAML: "),
+            ("a: 1\n b: 2\n", 2, "not valid YAML: "),
+            ("a: 1\n---\nb: 2\n", 2, "not valid YAML: "),
             ("- a\n- b\n", 0, "holds no variables"),
             ("slurm_config: hello\n", 1, "slurm_config is 'hello', which is not a mapping"),
             ("a: 1\nmonitoring_enabled: maybe\n", 2, "monitoring_enabled is 'maybe', which is not true or false"),
@@ -121,9 +121,9 @@ class TestValues:
             ("a: 1\nb: 2\na: 3\n", 3, "the key a is given twice"),
             ("a:\n  - b: {c: 1, c: 2}\n", 2, "the key c is given twice"),
             ("slurm_config:\n  QOS: a\n  Qos: b\n", 3, "QOS and Qos are one key to Slurm"),
-            ("a: 1\nb: [2026-02-30]\n", 2, "no valid YAML: day is out of range for month"),
-            ("a: 1\n? [b]\n: 1\n", 2, "no valid YAML: found unhashable key"),
-            ("a: !!python/object:x {}\n", 1, "no valid YAML: could not determine a constructor for the tag"),
+            ("a: 1\nb: [2026-02-30]\n", 2, "not valid YAML: day is out of range for month"),
+            ("a: 1\n? [b]\n: 1\n", 2, "not valid YAML: found unhashable key"),
+            ("a: !!python/object:x {}\n", 1, "not valid YAML: could not determine a constructor for the tag"),
         ],
     )
     def test_one_that_its_setting_can_not_have_and_a_broken_file_are_named_with_their_line(
@@ -278,7 +278,7 @@ def example(option: dict[str, Any]) -> object:
 
 
 class TestOldNames:
-    """Those of before 0.1.0 work for one release, and a warning has the new one."""
+    """Those from before 0.1.0 work for one release, and a warning has the new one."""
 
     def test_every_one_has_a_message_with_the_setting_that_it_is_now(self, directory: ClusterDir) -> None:
         directory.settings.write_text("".join(f"{old}: '{{{{ ours }}}}'\n" for old in RENAMED))

@@ -88,10 +88,10 @@ def test_empty_values_mean_the_same_as_no_key() -> None:
 @pytest.mark.parametrize(
     ("entry", "fault"),
     [
-        ("{names: n2-, roles: [compute]}", "nodes[2].names: 'n2-' is no hostname"),
-        ("{names: -n, roles: [compute]}", "nodes[2].names: '-n' is no hostname"),
-        ('{names: "n[1-3]-", roles: [compute]}', "nodes[2].names: 'n1-' is no hostname (and 2 more like it)"),
-        ("{names: " + "n" * 64 + ", roles: [compute]}", f"nodes[2].names: '{'n' * 57}...' is no hostname"),
+        ("{names: n2-, roles: [compute]}", "nodes[2].names: 'n2-' is not a valid hostname"),
+        ("{names: -n, roles: [compute]}", "nodes[2].names: '-n' is not a valid hostname"),
+        ('{names: "n[1-3]-", roles: [compute]}', "nodes[2].names: 'n1-' is not a valid hostname (and 2 more like it)"),
+        ("{names: " + "n" * 64 + ", roles: [compute]}", f"nodes[2].names: '{'n' * 57}...' is not a valid hostname"),
         ("{names: n2.example.com, roles: [compute]}", "nodes[2].names: n2.example.com has a domain, but Slurm"),
         ("{names: 192.0.2.9, roles: [compute]}", "nodes[2].names: 192.0.2.9 is an address where a name is expected"),
         ("{names: 17, roles: [compute]}", "nodes[2].names: 17 has only digits"),
@@ -113,10 +113,13 @@ def test_empty_values_mean_the_same_as_no_key() -> None:
             '{names: "n[2-3]", addresses: "192.0.2.[3-5]", roles: [compute]}',
             "nodes[2].names: n[2-3] stands for 2 names",
         ),
-        ("{names: n2, addresses: 192.0.2.300, roles: [compute]}", "nodes[2].addresses: 192.0.2.300 is no IP address"),
+        (
+            "{names: n2, addresses: 192.0.2.300, roles: [compute]}",
+            "nodes[2].addresses: 192.0.2.300 is not an IP address",
+        ),
         ("{names: n2, addresses: 224.0.0.1, roles: [compute]}", "nodes[2].addresses: 224.0.0.1 is not the address"),
         ("{names: n2, addresses: a-, roles: [compute]}", "nodes[2].addresses: 'a-' is neither an address"),
-        ("{names: n2, roles: [computer]}", "nodes[2].roles: 'computer' is no role"),
+        ("{names: n2, roles: [computer]}", "nodes[2].roles: 'computer' is not a role"),
         ("{names: n2, roles: compute}", "nodes[2].roles: must be a list"),
         ("{names: n2, roles: []}", "nodes[2].roles: is empty"),
         ("{names: n2}", "nodes[2].roles: is missing"),
@@ -125,13 +128,13 @@ def test_empty_values_mean_the_same_as_no_key() -> None:
         ("n2", "nodes[2]: must be keys with values"),
         ("{names: n2, roles: [compute], gpu: 2}", "nodes[2].gpu: unknown key"),
         ("{names: n2, roles: [compute], gpus: 2}", "nodes[2].gpus: must be keys with values"),
-        ("{names: n2, roles: [compute], gpus: {type: a b, count: 1}}", "nodes[2].gpus: 'a b' is no GPU type"),
+        ("{names: n2, roles: [compute], gpus: {type: a b, count: 1}}", "nodes[2].gpus: 'a b' is not a GPU type"),
         (
             "{names: n2, roles: [login], gpus: {count: 1}}",
             "n2 with gpus, features or slurm keys, but without the role compute",
         ),
-        ("{names: n2, roles: [compute], features: [a b]}", "nodes[2].features: 'a b' is no feature"),
-        ("{names: n2, roles: [compute], port: 70000}", "nodes[2].port: '70000' is no port"),
+        ("{names: n2, roles: [compute], features: [a b]}", "nodes[2].features: 'a b' is not a feature"),
+        ("{names: n2, roles: [compute], port: 70000}", "nodes[2].port: '70000' is not a valid port"),
         ("{names: n2, roles: [compute], slurm: {gres: x}}", "nodes[2].slurm: gres is written by deepopsctl"),
         (
             "{names: n2, roles: [compute], slurm: {Weight: 1 State=DOWN}}",
@@ -139,7 +142,7 @@ def test_empty_values_mean_the_same_as_no_key() -> None:
         ),
         (
             "{names: n2, roles: [compute], slurm: {Big Weight: 1}}",
-            "nodes[2].slurm: 'Big Weight' is no key of slurm.conf",
+            "nodes[2].slurm: 'Big Weight' is not a key of slurm.conf",
         ),
         (
             "{names: n2, roles: [compute], slurm: {Weight: 1, weight: 2}}",
@@ -154,7 +157,7 @@ def test_empty_values_mean_the_same_as_no_key() -> None:
         ("{names: &a n2, roles: [compute]}", "anchors and aliases (&name, *name) are not used here"),
         ("{names: *a, roles: [compute]}", "anchors and aliases (&name, *name) are not used here"),
         ("{names: !!python/name:os.system x, roles: [compute]}", "the tag tag:yaml.org,2002:python/name:os.system"),
-        ("{names: n[2-3], roles: [compute]}", "no valid YAML: did not find expected ',' or '}'"),
+        ("{names: n[2-3], roles: [compute]}", "not valid YAML: did not find expected ',' or '}'"),
     ],
 )
 def test_refuses_a_bad_node_entry_and_names_its_line(entry: str, fault: str) -> None:
@@ -175,14 +178,14 @@ def test_refuses_a_bad_node_entry_and_names_its_line(entry: str, fault: str) -> 
         ("{name: a b, nodes: n1}", "partitions[0].name: 'a b' can't be a partition's name"),
         ("{name: p}", "partitions[0].nodes: is missing"),
         ("{name: p, nodes: n1, default: maybe}", "partitions[0].default: must be true or false"),
-        ("{name: p, nodes: n1, max_time: 2d}", "partitions[0].max_time: '2d' is no time limit of Slurm's"),
+        ("{name: p, nodes: n1, max_time: 2d}", "partitions[0].max_time: '2d' is not a valid time limit of Slurm's"),
         (
             f"{{name: p, nodes: n1, max_time: {'9' * 10}}}",
-            "partitions[0].max_time: '9999999999' is no time limit of Slurm's",
+            "partitions[0].max_time: '9999999999' is not a valid time limit of Slurm's",
         ),
         (
             "{name: p, nodes: n1, max_time: 1-1:1:1:1}",
-            "partitions[0].max_time: '1-1:1:1:1' is no time limit of Slurm's",
+            "partitions[0].max_time: '1-1:1:1:1' is not a valid time limit of Slurm's",
         ),
         ("{name: p, nodes: n1, options: {MaxTime: 10}}", "partitions[0].options: MaxTime is written by deepopsctl"),
         ("{name: p, nodes: n1, options: {QOS: a, Qos: b}}", "partitions[0].options: QOS and Qos are one key to Slurm"),
@@ -213,12 +216,12 @@ def test_refuses_two_partitions_of_one_name_and_two_defaults() -> None:
     [
         ("# only\n# comments\n", "cluster.yml:1 the file holds nothing but comments"),
         ("- a\n- b\n", "cluster.yml:1 no cluster.yml: keys are expected"),
-        ("schema: 1\nnodes:\n  - {names: a, ro", "cluster.yml:3 no valid YAML"),
+        ("schema: 1\nnodes:\n  - {names: a, ro", "cluster.yml:3 not valid YAML"),
         ("schema: 1\n", "cluster.yml:1 nodes: is missing"),
         ("schema: 1\nnodes: []\n", "cluster.yml:2 nodes: is empty"),
         ("schema: 1\nnodes: {a: b}\n", "cluster.yml:2 nodes: must be a list"),
         ("nodes: []\n---\nnodes: []\n", "cluster.yml:2 a second YAML document begins here"),
-        ("a: \x07\n", "cluster.yml:1 no valid YAML: a control character"),
+        ("a: \x07\n", "cluster.yml:1 not valid YAML: a control character"),
         ("[" * 100_000, "cluster.yml:1 nested more than 12 levels deep"),
     ],
 )
@@ -239,13 +242,13 @@ def test_refuses_another_schema(schema: str, fault: str) -> None:
     ("section", "fault"),
     [
         ("{name: HPC}", "cluster.name: 'HPC' can't be a cluster's name"),
-        ("{user: -oProxyCommand=x}", "cluster.user: '-oProxyCommand=x' is no login name"),
-        ("{port: ssh}", "cluster.port: 'ssh' is no port"),
+        ("{user: -oProxyCommand=x}", "cluster.user: '-oProxyCommand=x' is not a login name"),
+        ("{port: ssh}", "cluster.port: 'ssh' is not a valid port"),
         ("{key: id.pub}", "cluster.key: id.pub is the public half of a key"),
         ("{key: it's}", "cluster.key: \"it's\" can't be used as a path"),
         ('{key: "a\\nb"}', "cluster.key: 'a b' can't be used as a path"),
         ("{jump_host: -x}", "cluster.jump_host: '-x' is not a valid jump host"),
-        ("{login_name: -x}", "cluster.login_name: '-x' is no host name"),
+        ("{login_name: -x}", "cluster.login_name: '-x' is not a host name"),
         ("{usr: me}", "cluster.usr: unknown key"),
     ],
 )
@@ -295,8 +298,8 @@ def test_reports_all_faults_of_a_file_sorted_by_line() -> None:
         "{names: n1, roles: [compute]}",
     )
     assert faults(text + "partitions:\n  - {name: p, nodes: 'n[3-1]'}\n") == [
-        "cluster.yml:5 nodes[2].roles: 'computer' is no role",
-        "cluster.yml:5 nodes[2].names: 'n2-' is no hostname",
+        "cluster.yml:5 nodes[2].roles: 'computer' is not a role",
+        "cluster.yml:5 nodes[2].names: 'n2-' is not a valid hostname",
         "cluster.yml:6 nodes[3].addres: unknown key",
         "cluster.yml:7 the template marker {{ is not allowed",
         "cluster.yml:13 nodes[10].names: n1 is already given at cluster.yml:4",

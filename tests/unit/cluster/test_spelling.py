@@ -11,7 +11,6 @@ from deepopsctl.cluster.spec import parse_spec
 from deepopsctl.cluster.spelling import misspelt_values, near_type
 from deepopsctl.errors import ExitCode
 from deepopsctl.model.cluster import Cluster
-from deepopsctl.storage.purge import purge_of
 
 CLUSTER = """\
 schema: 1
@@ -31,9 +30,9 @@ def test_each_typing_error_is_named_once_with_the_nearest_word() -> None:
     warnings = [f"{each.message}; {each.hint}" for each in misspelt_values(cluster("H1OO", "Wieght", "PriorityTeir"))]
 
     assert warnings == [
-        "slurm: Wieght of gpu[01-16] is no key of a node in slurm.conf; did you mean Weight?",
-        "options: PriorityTeir of gpu is no key of a partition in slurm.conf; did you mean PriorityTier?",
-        "gpus: H1OO of gpu[01-16] is no type of GPU that deepopsctl knows; did you mean h100?",
+        "slurm: Wieght of gpu[01-16] is not a key of a node in slurm.conf; did you mean Weight?",
+        "options: PriorityTeir of gpu is not a key of a partition in slurm.conf; did you mean PriorityTier?",
+        "gpus: H1OO of gpu[01-16] is not a type of GPU that deepopsctl knows; did you mean h100?",
     ]
 
 
@@ -51,20 +50,6 @@ def test_names_of_a_sites_own_are_left_alone(kind: str) -> None:
 )
 def test_a_digit_too_many_or_few_and_a_letter_like_one_are_typing_errors(kind: str, meant: str) -> None:
     assert near_type(kind) == meant
-
-
-@pytest.mark.parametrize(("key", "warned"), [("empty_folders", True), ("empty_directories", False)])
-def test_a_key_with_a_former_name_works_with_a_warning(key: str, *, warned: bool) -> None:
-    text = CLUSTER.format(type="h100", node="Weight", partition="PriorityTier")
-    entry = f"{{name: s, type: nfs, source: 'nas:/s', path: /s, purge: {{age: 30d, {key}: true}}}}"
-    spec = parse_spec(f"{text}storage: [{entry}]\n", "cluster.yml")
-    purge = purge_of(spec.storage[0])
-
-    assert purge is not None
-    assert purge.settings["empty_folders"] is True
-    assert ["empty_folders is called empty_directories now" in each.message for each in misspelt_values(spec)] == (
-        [True] if warned else []
-    )
 
 
 def test_init_and_inventory_warn(

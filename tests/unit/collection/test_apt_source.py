@@ -132,7 +132,7 @@ def test_repositories_that_no_source_names_are_removed(tmp_path: Path) -> None:
     packages, own = tmp_path / "packages", tmp_path / "sources.list.d" / OURS
     names = ("trixie-26.05-now", "trixie-24.11-old", "trixie-24.11-of-the-site", "trixie-24.11-switched-off")
     write_files(tmp_path, {f"packages/{name}/dists/InRelease": "" for name in names})
-    # the source of before: check mode has not replaced it
+    # the source from before: check mode has not replaced it
     write_files(tmp_path, {
         f"sources.list.d/{OURS}": apt_source.stanza(f"file:{packages / names[1]}", "trixie", "main", ""),
         "sources.list.d/site.list": f"deb file://{packages / names[2]} trixie main\n",

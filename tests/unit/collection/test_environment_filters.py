@@ -45,3 +45,19 @@ def test_conflicts_of_all_nodes_are_one_text_that_names_the_first_few() -> None:
         "n0: x; n1: x; n2: x; n3: x; n4: x; and 2 more"
     )
     assert filters.environment_conflicts(["silent"], {"silent": {}}) == ""
+
+
+def test_members_are_counted_by_group_and_people_by_name() -> None:
+    spaces = [
+        {"path": "/project", "by": "group", "counted": True},
+        {"path": "/scratch", "by": "user", "counted": True},
+        {"path": "/fast", "by": "user", "counted": False},
+    ]
+
+    assert filters.environment_counted(spaces, PEOPLE["groups"], PEOPLE["people"]) == {
+        "schema": 1,
+        "spaces": [
+            {"path": "/project", "groups": {"def-x": 60001}},
+            {"path": "/scratch", "users": ["alice", "bob"]},
+        ],
+    }

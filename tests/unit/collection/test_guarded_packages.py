@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from deepopsctl.node_programs._shared.command import Result
 from tests.support import node_modules as nodeside
 from tests.support.files import write_program
 
@@ -88,6 +90,23 @@ def test_another_package_manager_is_waited_for_before_they_are_released(node: Pa
     assert held(node) == {"munge", "site-driver"}
     assert packages._apt(["install", "munge"], time.monotonic() + 30).ok
     assert held(node) == {"munge", "site-driver"}
+
+
+def test_the_wait_for_another_package_manager_ends_with_the_deadline(
+    node: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packages.guard(["munge"])
+    (node / "bin" / "apt-mark").write_text("#!/bin/sh\necho locked >&2; exit 1\n")
+    waits: list[float] = []
+
+    def wait_until(ask: Callable[[], Result], seconds: float, *_: object) -> Result:
+        waits.append(seconds)
+        return ask()
+
+    monkeypatch.setattr(packages, "wait_until", wait_until)
+
+    assert not packages._apt(["install", "munge"], time.monotonic() + 30).ok
+    assert 0 < waits[0] <= 30
 
 
 def test_the_gate_sees_the_holds_that_dpkg_has(node: Path) -> None:

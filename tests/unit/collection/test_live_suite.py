@@ -27,7 +27,7 @@ def test_it_takes_no_part_in_a_run_of_all_tests() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "message"), [([], "--cluster DIR"), (["--cluster", "/usr"], "is no cluster directory")]
+    ("options", "message"), [([], "--cluster DIR"), (["--cluster", "/usr"], "is not a cluster directory")]
 )
 def test_it_refuses_to_run_without_a_cluster(options: list[str], message: str) -> None:
     done = pytest_says(SUITE, *options)

@@ -94,9 +94,9 @@ def test_limits_are_what_systemd_reads() -> None:
     assert files.limits({"TasksMax": "2000", "MemoryMax": "25%"}).endswith("[Slice]\nMemoryMax=25%\nTasksMax=2000\n")
     assert not files.refused_limits({"MemoryMax": "8G", "CPUQuota": "400%", "TasksMax": "infinity"})
     assert files.refused_limits({"MemoryMax": "8 GB", "CPUQuota": "1\n[Service]", "Bad\nKey": "1"}) == [
-        "login_access_limits: Bad\nKey is no property of a slice",
-        "login_access_limits: CPUQuota: 1\n[Service] is no size, number, percentage or infinity",
-        "login_access_limits: MemoryMax: 8 GB is no size, number, percentage or infinity",
+        "login_access_limits: Bad\nKey is not a property of a slice",
+        "login_access_limits: CPUQuota: 1\n[Service] is not a valid size, number, percentage or infinity",
+        "login_access_limits: MemoryMax: 8 GB is not a valid size, number, percentage or infinity",
     ]
 
 

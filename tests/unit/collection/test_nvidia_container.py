@@ -26,7 +26,7 @@ class TestSpecification:
         assert container.docker_lacks_runtime('{"runtimes": {"crun": {"path": "crun"}}}')
         assert not container.docker_lacks_runtime('{"runtimes": {"nvidia": {"path": "nvidia-container-runtime"}}}')
 
-    @pytest.mark.parametrize(("text", "words"), [("{", "Expecting property name"), ("[]", "it is no object")])
+    @pytest.mark.parametrize(("text", "words"), [("{", "Expecting property name"), ("[]", "it is not an object")])
     def test_settings_that_docker_could_not_read_are_an_error(self, text: str, words: str) -> None:
         with pytest.raises(ValueError, match=words):
             container.docker_lacks_runtime(text)

@@ -52,6 +52,18 @@ def test_channels_that_the_running_slurm_has_not_are_named_and_their_absence_is_
     assert adoption.lost_settings({**live, "SwitchType": imex}, channels) == []
 
 
+def test_what_is_in_force_already_is_no_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = "SlurmctldTimeout = 120 sec\nResumeTimeout = 60 sec\nPriorityType = priority/multifactor\n"
+    monkeypatch.setattr(
+        adoption.slurm_client, "ask", lambda *_: nodeside.load("node.command").Result("", 0, shown, "", 0.0)
+    )
+    new = f"{CONF}SlurmctldTimeout=120\nResumeTimeout=900\nPriorityType=priority/multifactor\n"
+
+    changed = adoption.changed_settings(str(tmp_path / "slurm.conf"), CONF.encode(), new)
+
+    assert [(change.key, change.old, change.new) for change in changed] == [("ResumeTimeout", "60", "900")]
+
+
 def test_a_node_with_a_job_may_neither_leave_nor_be_renumbered() -> None:
     assert adoption.lost_jobs(SHOWN, QUEUE, CONF) == []
     assert adoption.lost_jobs(SHOWN, QUEUE, CONF.replace("gpu[01-02]", "gpu02")) == [

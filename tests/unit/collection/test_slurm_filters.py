@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.support import node_modules as nodeside
 
 filters = nodeside.plugin("filter", "slurm")
@@ -76,3 +78,22 @@ def test_nodes_with_the_same_foreign_slurm_are_named_together() -> None:
     assert foreign_nodes(gpu01=other_key, gpu02=managed) == [
         "gpu01 has /etc/slurm/slurm.conf with another munge key than this cluster's"
     ]
+
+
+@pytest.mark.parametrize(
+    ("extra", "needed"),
+    [
+        ({}, True),
+        ({"accountingstorageenforce": ["limits", "nosteps"]}, True),
+        ({"AccountingStorageEnforce": None}, False),
+        ({"accountingstorageenforce": "nojobs"}, False),
+    ],
+)
+def test_an_account_is_needed_unless_a_site_has_slurm_ask_for_none(extra: dict[str, object], needed: bool) -> None:
+    assert filters.slurm_needs_account(extra) is needed
+
+
+def test_limits_of_partitions_are_enforced_as_the_site_writes_it() -> None:
+    settings: list[dict[str, object]] = [{}, {"enforcepartlimits": "any"}, {"EnforcePartLimits": None}]
+
+    assert [filters.slurm_enforced(extra) for extra in settings] == ["all", "any", "no"]

@@ -175,7 +175,7 @@ def test_the_model_is_the_same_without_nodes_and_with_the_text_that_lacks_them()
 
 
 def test_what_is_no_line_of_squeue_is_an_error_and_not_an_empty_queue() -> None:
-    with pytest.raises(ValueError, match="which is no job"):
+    with pytest.raises(ValueError, match="which is not a job"):
         waiting.jobs("squeue: error: something", "")
 
 

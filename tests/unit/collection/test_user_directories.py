@@ -90,7 +90,7 @@ def test_a_link_in_place_of_a_directory_fails_the_call_and_is_not_followed(space
     victim.mkdir(0o755)
     (space / "alice").symlink_to(victim)
 
-    assert f"{space}/alice is no directory" in refused(space)
+    assert f"{space}/alice is not a directory" in refused(space)
     assert facts(victim)[:2] == (0, 0)
     assert (space / "alice").is_symlink()
     assert facts(space / "bob") == (60011, 60011, 0o700)

@@ -207,7 +207,7 @@ DAMAGES = (
     Damage("slurm-needs", SKIP, "only root", gpu02(root=False)),
     Damage("plugins", FAIL, "spank_pyxis.so was built for Slurm 23.11.4: slurmd does not start",
            gpu02(plugins=({**PYXIS, "version": "23.11.4"},))),
-    Damage("plugins", WARN, "spank_pyxis.so is not there: jobs go on",
+    Damage("plugins", WARN, "spank_pyxis.so is not there: jobs continue",
            gpu02(plugins=({**PYXIS, "there": False, "required": False},))),
     Damage("database", FAIL, "can stop slurmdbd", database(innodb_snapshot_isolation="ON"), "ctl1"),
     Damage("database", WARN, "16777216 is needed", database(max_allowed_packet="1048576"), "ctl1"),

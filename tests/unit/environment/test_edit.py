@@ -103,7 +103,7 @@ def test_ids_are_given_to_those_without() -> None:
 
 def test_a_first_id_that_is_none_is_refused_with_its_line() -> None:
     assert faults(edit.give_ids, TEXT.replace("first_id: 60001", "first_id: many"), SPEC) == [
-        "people.yml:3: first_id: 'many' is no id"
+        "people.yml:3: first_id: 'many' is not a valid id"
     ]
 
 
@@ -150,13 +150,13 @@ class TestImport:
         [
             ("name,groups\ncarol,rrg-new\n", "new.csv:2: people[0].groups[0]: there is no group rrg-new"),
             ("name,groups\n\nalice,def-curie\n", "new.csv:3: alice is in people.yml already"),
-            ("name,groups\n,def-curie\n", "new.csv:2: people[0].name: '' is no login name"),
-            ("name,groups\n$(id),def-curie\n", "new.csv:2: people[0].name: '$(id)' is no login name"),
+            ("name,groups\n,def-curie\n", "new.csv:2: people[0].name: '' is not a login name"),
+            ("name,groups\n$(id),def-curie\n", "new.csv:2: people[0].name: '$(id)' is not a login name"),
             ("name,groups\n{{ x }},def-curie\n", "new.csv:2: the template marker {{ is not allowed"),
             ("name,group\ncarol,def-curie\n", "new.csv:1: there is no column 'group'"),
             ("name,key,groups,key\n", "new.csv:1: has the column key twice"),
             ("name,groups\ncarol,def-curie,x\n", "new.csv:2: has 3 cells, the header 2"),
-            ('name,groups\n"carol,def-curie\n', "new.csv:2: no valid CSV: unexpected end of data"),
+            ('name,groups\n"carol,def-curie\n', "new.csv:2: not valid CSV: unexpected end of data"),
             ("name,groups,uid\ncarol,def-curie,0\n", "new.csv:2: people[0].uid: 0 is not between 1000 and 99999"),
         ],
     )

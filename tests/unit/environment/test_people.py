@@ -81,7 +81,7 @@ RESERVED = "is the name of an account or group of the system, of Slurm or of a p
     [
         ("{name: bob, groups: [def-curie]}", "name: bob has no uid"),
         ("{name: bob, uid: 60003}", "groups: is missing"),
-        ("{name: Bob, uid: 60003, groups: [def-curie]}", "name: 'Bob' is no login name"),
+        ("{name: Bob, uid: 60003, groups: [def-curie]}", "name: 'Bob' is not a login name"),
         ("{name: root, uid: 60003, groups: [def-curie]}", f"name: root {RESERVED}"),
         ("{name: docker, uid: 60003, groups: [def-curie]}", f"name: docker {RESERVED}"),
         ("{name: systemd-x, uid: 60003, groups: [def-curie]}", f"name: systemd-x {RESERVED}"),
@@ -115,13 +115,13 @@ def test_refuses_ids_and_names_that_cannot_be(entry: str, fault: str) -> None:
         ("groups: []", "people[0].groups: is empty"),
         ("groups: [def-curi]", "people[0].groups[0]: there is no group def-curi"),
         ("groups: [def-curie, def-curie]", "people[0].groups[1]: def-curie is listed twice"),
-        ("expires: 2027-02-30", "people[0].expires: '2027-02-30' is no date"),
-        ("mail: bob", "people[0].mail: 'bob' is no mail address"),
-        ("shell: bash", "people[0].shell: 'bash' is no path of a shell"),
+        ("expires: 2027-02-30", "people[0].expires: '2027-02-30' is not a valid date"),
+        ("mail: bob", "people[0].mail: 'bob' is not a mail address"),
+        ("shell: bash", "people[0].shell: 'bash' is not a path of a shell"),
         ("full_name: 'a:b'", "people[0].full_name: 'a:b' can't be a name in /etc/passwd"),
         ("full_name: '{{ 7 }}'", "the template marker {{ is not allowed"),
         ("password: x", "people[0].password: unknown key"),
-        ("keys: [ssh-dss AAAA]", "people[0].keys[0]: 'ssh-dss AAAA' is no public key"),
+        ("keys: [ssh-dss AAAA]", "people[0].keys[0]: 'ssh-dss AAAA' is not a public key"),
         (f"keys: ['{KEY} {KEY}']", "people[0].keys[0]: is more than one key"),
         ("keys: [ssh-ed25519 AAAAC3NzaC1lZDI1NTE5]", "people[0].keys[0]: the ssh-ed25519 key is cut off or damaged"),
     ],
@@ -141,7 +141,7 @@ def test_reports_all_faults_at_once_in_the_order_of_their_lines() -> None:
 @pytest.mark.parametrize(
     ("groups", "fault"),
     [
-        (["{name: '', gid: 60001}"], "3: groups[0].name: '' is no name of a group"),
+        (["{name: '', gid: 60001}"], "3: groups[0].name: '' is not a name of a group"),
         (
             ["{name: def-curie_gpu, gid: 60001}", "{name: def-curie, gid: 60002}"],
             "4: groups[1]: the account def-curie_gpu belongs to the group def-curie_gpu as well",
@@ -166,7 +166,7 @@ def test_cluster_yml_declares_no_account_of_a_group_and_no_second_default_of_a_p
 
 @pytest.mark.parametrize(
     ("key", "refused"),
-    [(f'command="sh" {KEY}', "is no public key"), ("-----BEGIN OPENSSH PRIVATE KEY-----", "^is a private key$")],
+    [(f'command="sh" {KEY}', "is not a public key"), ("-----BEGIN OPENSSH PRIVATE KEY-----", "^is a private key$")],
     ids=["options before it", "a private one, which is not shown"],
 )
 def test_what_is_no_plain_public_key_is_refused(key: str, refused: str) -> None:

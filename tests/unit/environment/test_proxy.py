@@ -32,7 +32,7 @@ def test_nodes_are_spread_over_the_proxies_and_a_proxy_uses_itself() -> None:
 
 
 def test_a_proxy_that_is_no_node_of_the_cluster_is_refused() -> None:
-    with pytest.raises(RefusedError, match="gpu09 is no node of this cluster"):
+    with pytest.raises(RefusedError, match="gpu09 is not a node of this cluster"):
         proxy_of(["gpu[02-09]"], "gpu01", (*NODES[:3], *(f"gpu0{n}" for n in range(3, 9))), ADDRESSES, 3128)
 
 

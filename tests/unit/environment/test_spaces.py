@@ -54,7 +54,7 @@ def test_a_cluster_with_spaces_gets_the_environment() -> None:
             "  scratch: {storage: scrach}",
             "cluster.yml:13: spaces.scratch.storage: storage has no entry scrach; did you mean scratch?",
         ),
-        ("  scrtch: {storage: scratch}", "cluster.yml:13: spaces.scrtch: is no name of a space"),
+        ("  scrtch: {storage: scratch}", "cluster.yml:13: spaces.scrtch: is not a name of a space"),
         ("  scratch: {}", "cluster.yml:13: spaces.scratch.storage: is missing"),
         ("  work: {storage: old}", "cluster.yml:13: spaces.work.storage: old is mounted read-only"),
         ("  work: {storage: memory}", "cluster.yml:13: spaces.work.storage: memory is memory"),

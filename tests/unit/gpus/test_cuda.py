@@ -47,7 +47,7 @@ class TestToolkits:
     def test_anything_but_two_numbers_is_refused(self, version: str) -> None:
         made = plan("13.0", version)
 
-        assert problem(made) == f"{version} is no version of CUDA"
+        assert problem(made) == f"{version} is not a version of CUDA"
         assert made.toolkits == ()
 
     def test_a_default_that_is_not_installed_is_refused(self) -> None:

@@ -65,7 +65,7 @@ class TestClusterYml:
             ('{name: a, nodes: "nvl[1-4],c1"}', "c1 without gpus"),
             ('{name: a, nodes: "nvl[1-4]"}, {name: b, nodes: nvl4}', "nvl4 also in a"),
             ('{name: a, nodes: "nvl[1-2]"}, {name: a, nodes: "nvl[3-4]"}', "a is already the name of a domain"),
-            ('{name: "rack 1", nodes: "nvl[1-4]"}', "is no name of a domain"),
+            ('{name: "rack 1", nodes: "nvl[1-4]"}', "is not a name of a domain"),
             ('{name: a, nodes: "nvl[1-3]"}', "no domain has nvl4, whose GPUs have NVLink to other nodes"),
             ('{name: a, node: "nvl[1-4]"}', "unknown key"),
             ("{name: a, nodes: 'h[1-2', x: 1}", "unknown key"),

@@ -223,11 +223,11 @@ def test_faults_of_inventory_and_variables_are_reported_together(tmp_path: Path)
     problems = problems_of(read_request, InitRequest(tmp_path / "new", source=directory))
 
     assert [problem.message for problem in problems] == [
-        "no valid YAML: did not find expected ',' or ']'",
+        "not valid YAML: did not find expected ',' or ']'",
         "m1 'x: a quote is not closed",
-        "[slurm-node:wars] is no section",
-        "n[5:1]: [5:1] is no range",
-        "'n1-' is no hostname",
+        "[slurm-node:wars] is not a section",
+        "n[5:1]: [5:1] is not a valid range",
+        "'n1-' is not a valid hostname",
     ]
 
 
@@ -326,7 +326,7 @@ all:
 def test_a_merge_key_of_something_else_is_named() -> None:
     (fault,) = faults(read, "all:\n  hosts:\n    m1: {<<: x}\n  children: {}\n")
 
-    assert fault.startswith("inventory:3: no valid YAML: expected a mapping")
+    assert fault.startswith("inventory:3: not valid YAML: expected a mapping")
 
 
 def test_the_clusters_name_is_in_lower_case_as_in_slurm(tmp_path: Path) -> None:
@@ -390,10 +390,10 @@ def test_a_wrong_group_is_refused(tmp_path: Path, option: str) -> None:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("all:\n  hosts: [a, b]\n", "inventory:2: is no mapping"),
-        ("all:\n  hosts: {'n[5:1]': }\n", "inventory:2: n[5:1]: [5:1] is no range"),
-        ("all:\n  hosts:\n   a: {\n", "inventory:4: no valid YAML: did not find expected node content"),
-        ("all:\n  hosts: {a: }\n  roles: x\n", "inventory:3: roles is no part of a group"),
+        ("all:\n  hosts: [a, b]\n", "inventory:2: is not a mapping"),
+        ("all:\n  hosts: {'n[5:1]': }\n", "inventory:2: n[5:1]: [5:1] is not a valid range"),
+        ("all:\n  hosts:\n   a: {\n", "inventory:4: not valid YAML: did not find expected node content"),
+        ("all:\n  hosts: {a: }\n  roles: x\n", "inventory:3: roles is not a part of a group"),
     ],
 )
 def test_faults_of_an_inventory_in_yaml_have_their_lines(text: str, fault: str) -> None:

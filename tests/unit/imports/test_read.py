@@ -109,7 +109,7 @@ def test_reports_every_faulty_line_of_a_hostlist() -> None:
     assert faults("n[1-3\nok1\n@all\nn1-\na b\nok2=\nok1\n{{ x }}\nn[1-2]=192.0.2.1\n") == [
         "nodes:1: n[1-3: a bracket is not closed",
         "nodes:3: @all: groups (@) and wildcards (*, ?) are not looked up",
-        "nodes:4: 'n1-' is no hostname",
+        "nodes:4: 'n1-' is not a valid hostname",
         "nodes:5: a b: ' ' can't be part of a node expression",
         "nodes:6: no address after =",
         "nodes:7: ok1 is already given at nodes:2",
@@ -126,10 +126,10 @@ def test_a_name_and_its_address_are_joined_by_an_equals_sign() -> None:
 
 def test_reports_every_faulty_line_of_a_hosts_file() -> None:
     assert faults("192.0.2.1 ctl1\nctl2 192.0.2.2\n192.0.2.3\n192.0.2.4 ctl1\n192.0.2.5 a-\n") == [
-        "nodes:2: 'ctl2' is no IP address",
+        "nodes:2: 'ctl2' is not an IP address",
         "nodes:3: no name for 192.0.2.3",
         "nodes:4: ctl1 is already given at nodes:1",
-        "nodes:5: 'a-' is no hostname",
+        "nodes:5: 'a-' is not a valid hostname",
     ]
 
 
@@ -206,7 +206,7 @@ def test_a_network_is_not_taken_for_an_address(text: str) -> None:
 def test_a_tab_that_breaks_yaml_is_named() -> None:
     (fault,) = faults("nodes:\n\t- {names: ctl1}\n")
 
-    assert fault == "nodes:2: no valid YAML: a tab indents this line"
+    assert fault == "nodes:2: not valid YAML: a tab indents this line"
 
 
 def test_reports_every_faulty_row_of_a_table() -> None:
@@ -220,15 +220,15 @@ def test_reports_every_faulty_row_of_a_table() -> None:
         '"n6,192.0.2.6',
     ]
     assert faults("\n".join(rows)) == [
-        "nodes:2: role: 'controler' is no role",
-        "nodes:2: port: 'x' is no port",
-        "nodes:2: gpus: 'many' is no number of GPUs",
-        "nodes:2: 192.0.2.300 is no IP address",
+        "nodes:2: role: 'controler' is not a role",
+        "nodes:2: port: 'x' is not a valid port",
+        "nodes:2: gpus: 'many' is not a number of GPUs",
+        "nodes:2: 192.0.2.300 is not an IP address",
         "nodes:3: gpus: gpu_type h100 without a number",
         "nodes:4: has 9 cells, the header 6",
         "nodes:5: the template marker {{ is not allowed",
         "nodes:6: no names are given",
-        "nodes:7: no valid CSV: unexpected end of data",
+        "nodes:7: not valid CSV: unexpected end of data",
     ]
 
 

@@ -59,7 +59,7 @@ def test_a_node_named_for_two_roles_has_both() -> None:
             {"controller": ("m1=192.0.2.1",), "compute": ("m1=192.0.2.2",)},
             ["--compute: m1 has the address 192.0.2.2 here, but 192.0.2.1 at --controller"],
         ),
-        ({"login": ("gpu1-",)}, ["--login: 'gpu1-' is no hostname"]),
+        ({"login": ("gpu1-",)}, ["--login: 'gpu1-' is not a valid hostname"]),
         (
             {"monitoring": ("m.example.com",)},
             ["--monitoring: m.example.com has a domain, but Slurm knows nodes by their short names"],
@@ -67,7 +67,7 @@ def test_a_node_named_for_two_roles_has_both() -> None:
         ({"gpus": ("h100",)}, ["--gpus: 'h100' is no [NODESET:]TYPE:COUNT"]),
         ({"gpus": ("a:b:c:1",)}, ["--gpus: 'a:b:c:1' is no [NODESET:]TYPE:COUNT"]),
         ({"gpus": (":8",)}, ["--gpus: ':8' is no [NODESET:]TYPE:COUNT"]),
-        ({"gpus": ("h100:0",)}, ["--gpus: '0' is no number of GPUs"]),
+        ({"gpus": ("h100:0",)}, ["--gpus: '0' is not a number of GPUs"]),
         ({"gpus": ("n9:h100:8",)}, ["--gpus: n9: no node n9"]),
         ({"gpus": ("h100:8", "h100:4")}, ["--gpus: h100 is given twice"]),
         ({"gpus": ("n1:h100:8", "n[1-2]:h100:8")}, ["--gpus: h100 is given twice"]),
@@ -78,8 +78,8 @@ def test_a_node_named_for_two_roles_has_both() -> None:
             ["--controller: ctl1 with gpus, features or slurm keys, but without the role compute"],
         ),
         ({"name": "My Cluster"}, ["--name: 'My Cluster' can't be a cluster's name"]),
-        ({"user": "a b"}, ["--user: 'a b' is no login name"]),
-        ({"port": "0x16"}, ["--port: '0x16' is no port"]),
+        ({"user": "a b"}, ["--user: 'a b' is not a login name"]),
+        ({"port": "0x16"}, ["--port: '0x16' is not a valid port"]),
         ({"jump_host": "a b"}, ["--jump-host: 'a b' is not a valid jump host"]),
         ({"ssh_key": "/nowhere/id"}, ["--ssh-key: /nowhere/id: no such file"]),
         ({"ssh_key": "/nowhere/id.pub"}, ["--ssh-key: /nowhere/id.pub is the public half of a key"]),
@@ -94,8 +94,8 @@ def test_reports_the_faults_of_options_and_file_at_once(tmp_path: Path) -> None:
     assert faults(source=path, controller=("ctl[1-",), compute=(), gpus=("x",), port="ssh") == [
         "--controller: ctl[1-: a bracket is not closed",
         "--gpus: 'x' is no [NODESET:]TYPE:COUNT",
-        "--port: 'ssh' is no port",
-        f"{path}:2: 'n2-' is no hostname",
+        "--port: 'ssh' is not a valid port",
+        f"{path}:2: 'n2-' is not a valid hostname",
     ]
 
 

@@ -179,8 +179,8 @@ def test_a_default_line_holds_for_the_lines_after_it() -> None:
 def test_every_fault_is_reported_with_its_line() -> None:
     nodes = "NodeName=n[1-900]-\nNodeName=m[1-2] NodeAddr=192.0.2.1\nNodeName=x1\nNodeName=x[1-2]\n"
     assert faults(f"ClusterName=a b\nSlurmctldHost=c1\n{nodes}") == [
-        "slurm.conf:1: 'b' is no KEY=VALUE",
-        "slurm.conf:3: 'n1-' is no hostname (and 899 more like it)",
+        "slurm.conf:1: 'b' is not a KEY=VALUE",
+        "slurm.conf:3: 'n1-' is not a valid hostname (and 899 more like it)",
         "slurm.conf:4: m[1-2] stands for 2 names and 192.0.2.1 for 1 address",
         "slurm.conf:6: x1 is already given at slurm.conf:5",
     ]
@@ -189,7 +189,7 @@ def test_every_fault_is_reported_with_its_line() -> None:
 def test_nodes_of_an_unreadable_line_are_not_reported_as_missing() -> None:
     text = f"{HEAD}NodeName=n[1-2] Reason=bad disk\nPartitionName=p Nodes=n[1-2]\n"
 
-    assert faults(text) == ["slurm.conf:3: 'disk' is no KEY=VALUE"]
+    assert faults(text) == ["slurm.conf:3: 'disk' is not a KEY=VALUE"]
 
 
 def test_a_template_is_one_fault() -> None:

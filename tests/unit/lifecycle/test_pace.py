@@ -70,7 +70,7 @@ def test_what_is_left_is_named_with_the_command_and_the_time() -> None:
     left = Pace(window=window).left_sentence(names, "upgrade os", at("Mon 12:00"))
 
     assert left == (
-        "cn[1-2] is left: `deepopsctl upgrade os` goes on when the window Sat 02:00-06:00 opens, Sat 2026-12-12 02:00"
+        "cn[1-2] is left: `deepopsctl upgrade os` continues when the window Sat 02:00-06:00 opens, Sat 2026-12-12 02:00"
     )
 
 

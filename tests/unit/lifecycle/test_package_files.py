@@ -74,5 +74,5 @@ def test_a_file_that_is_not_in_the_list_of_checksums_or_another_is_refused(files
 def test_what_is_no_package_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "slurmd.deb"
     path.write_text("<html>not found</html>", encoding="utf-8")
-    with pytest.raises(InputError, match="no Debian package"):
+    with pytest.raises(InputError, match="not a Debian package"):
         add_packages(BuildStore(tmp_path / "store"), "slurm", "debian13", "amd64", [path], {})

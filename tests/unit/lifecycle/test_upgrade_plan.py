@@ -150,7 +150,7 @@ def test_a_plugin_of_another_release_that_slurmd_requires_is_refused() -> None:
 
 
 def test_an_upgrade_to_another_release_that_is_under_way_is_ended_first() -> None:
-    assert "--to 25.11` goes on" in refusals(record={"to": "25.11", "from": "24.11"})
+    assert "--to 25.11` continues" in refusals(record={"to": "25.11", "from": "24.11"})
 
 
 def test_one_in_twenty_nodes_may_fail_unless_said_otherwise() -> None:

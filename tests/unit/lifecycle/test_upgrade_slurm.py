@@ -1,4 +1,4 @@
-"""What a second `upgrade slurm` goes on with."""
+"""What a second `upgrade slurm` continues with."""
 
 from __future__ import annotations
 

@@ -109,11 +109,14 @@ def test_secrets_are_in_the_text_and_nowhere_else() -> None:
         ("receivers: {a: {slack: {channel: x}}}", "give its address as url, or secret"),
         ("receivers: {a: {webhook: {url: ftp://x}}}", "does not begin with http"),
         ("receivers: {a: {webhook: {url: http://x, pasword: y}}}", "pasword is not known"),
-        ("receivers: {a: {alertmanager: {pagerduty: []}}}", "pagerduty is no list of Alertmanager's"),
+        ("receivers: {a: {alertmanager: {pagerduty: []}}}", "pagerduty is not a list of Alertmanager's"),
         ("routes: [{severity: critical}]", "number 1 names no receivers"),
         ("routes: [{receivers: [a]}]", "alertmanager_receivers has no a"),
         ("{receivers: {a: {webhook: {url: http://x}}}, routes: [{receivers: [a], severity: fatal}]}", "severity fatal"),
-        ("{receivers: {a: {webhook: {url: http://x}}}, routes: [{receivers: [a], match: [x]}]}", "match is no mapping"),
+        (
+            "{receivers: {a: {webhook: {url: http://x}}}, routes: [{receivers: [a], match: [x]}]}",
+            "match is not a mapping",
+        ),
         (
             "{receivers: {a: {webhook: {url: http://x}}}, routes: [{receivers: [a], repeats: 1h}]}",
             "repeats is not known",

@@ -70,9 +70,9 @@ def test_a_vault_without_an_authority_is_a_problem_with_what_to_do(switch: str, 
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"drain_limit": -1}, "monitoring_drain_limit: -1 is no whole number"),
-        ({"drain_limit": "2"}, "monitoring_drain_limit: 2 is no whole number"),
-        ({"drain_interval": 0}, "monitoring_drain_interval: 0 is no whole number"),
+        ({"drain_limit": -1}, "monitoring_drain_limit: -1 is not a whole number"),
+        ({"drain_limit": "2"}, "monitoring_drain_limit: 2 is not a whole number"),
+        ({"drain_interval": 0}, "monitoring_drain_interval: 0 is not a whole number"),
         # SlurmMetricsMissing needs ten minutes to be reported
         ({"drain_resume_after": 600}, "set 660 or more"),
         ({"alerts": {"NodeDown": {"for": "1h"}}}, "set 3660 or more"),

@@ -49,4 +49,4 @@ def test_a_service_that_stops_within_its_answer_does_not_answer(trouble: Callabl
 
 def test_a_list_is_no_answer_of_grafanas() -> None:
     with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]") as port:
-        assert grafana(f"http://127.0.0.1:{port}") == "what answers is no Grafana"
+        assert grafana(f"http://127.0.0.1:{port}") == "what answers is not a Grafana"

@@ -122,8 +122,8 @@ def test_a_login_node_is_in_no_partition() -> None:
         (AddRequest("x1", like="ctl1"), "--like: ctl1 is a controller"),
         (AddRequest("x1", partitions=("big",)), "--partition: there is no partition big"),
         (AddRequest("x1", gpus="h100"), "TYPE:COUNT"),
-        (AddRequest("x1", gpus="h100:many"), "no number of GPUs"),
-        (AddRequest("x1", features="a b"), "no feature"),
+        (AddRequest("x1", gpus="h100:many"), "not a number of GPUs"),
+        (AddRequest("x1", features="a b"), "not a feature"),
     ],
 )
 def test_a_request_that_makes_no_sense_is_refused(asked_for: AddRequest, message: str) -> None:

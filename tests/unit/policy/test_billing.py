@@ -52,7 +52,7 @@ def test_an_empty_section_means_the_published_values_and_none_means_none() -> No
     [
         ("a100", "billing: {}", "cluster.yml:6: billing.gpus: a100 has a100_40gb 4 and a100_80gb 4.8 RGU"),
         ("h200", "billing: {}", "cluster.yml:6: billing.gpus: no reference units are known for GPUs of type h200"),
-        ("h100", "billing: {gpus: {h100: much}}", "cluster.yml:6: billing.gpus.h100: 'much' is no number"),
+        ("h100", "billing: {gpus: {h100: much}}", "cluster.yml:6: billing.gpus.h100: 'much' is not a valid number"),
         ("h100", "billing: {gpus: {h100: 0}}", "cluster.yml:6: billing.gpus.h100: a GPU that costs nothing"),
         ("h100", "billing: {units: rgu}", "cluster.yml:6: billing.units: unknown key"),
     ],

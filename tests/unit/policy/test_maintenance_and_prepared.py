@@ -42,8 +42,8 @@ maintenance:
     [
         ("{name: a b, start: 2026-12-01T08:00, duration: 60}", "can't be a reservation's name"),
         ("{name: deepopsctl-trial, start: 2026-12-01T08:00, duration: 60}", "can't be a reservation's name"),
-        ("{name: a, start: tomorrow, duration: 60}", "is no time"),
-        ("{name: a, start: 2026-12-01T08:00, duration: UNLIMITED}", "is no duration"),
+        ("{name: a, start: tomorrow, duration: 60}", "is not a valid time"),
+        ("{name: a, start: 2026-12-01T08:00, duration: UNLIMITED}", "is not a valid duration"),
         ("{name: a, start: 2026-12-01T08:00, duration: 60, repeat: monthly}", "is not known here"),
         ("{name: a, start: 2026-12-01T08:00, duration: 60, nodes: gpu09}", "has no node gpu09"),
         ("{name: a, start: 2026-12-01T08:00, duration: 60, nodes: ctl1}", "not a compute node"),

@@ -88,7 +88,7 @@ class TestAnUpgrade:
 
         refusal = refused("a")
         assert str(refusal) == "an upgrade of Slurm from 24.11 to 26.05 is under way since 2026-11-25 22:00 UTC"
-        assert "`deepopsctl upgrade slurm --to 26.05` goes on" in refusal.hint
+        assert "`deepopsctl upgrade slurm --to 26.05` continues" in refusal.hint
         assert control.acquire(asked("a", command="deepopsctl upgrade-slurm")) == []
 
 

@@ -71,7 +71,7 @@ def test_components_are_in_the_summary_as_far_as_nothing_comes_between_them(
     wanted = RunRequest(ClusterDir(tmp_path), playbooks[0], more=playbooks[1:])
 
     assert wanted.components == wanted.together == components
-    # what changes nothing can go on in any case
+    # what changes nothing can continue in any case
     assert replace(wanted, check=True).together == playbooks
 
 

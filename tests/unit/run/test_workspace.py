@@ -73,7 +73,7 @@ def test_a_run_is_found_by_the_beginning_of_its_id(workspace: Workspace) -> None
     assert workspace.find() == second
     assert workspace.find("latest") == second
     assert workspace.find("20260101") == old
-    # a whole id is no prefix of the next one
+    # a whole id is not a prefix of the next one
     assert workspace.find(first.id) == first
 
 

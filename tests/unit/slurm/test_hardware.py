@@ -114,7 +114,7 @@ class TestDamage:
     @pytest.mark.parametrize(
         ("text", "where", "message"),
         [
-            ("nodes:\n  - {names: [\n", "hardware.yml:3", "no valid YAML"),
+            ("nodes:\n  - {names: [\n", "hardware.yml:3", "not valid YAML"),
             # as a merge of two branches may leave it
             ("nodes: []\nnodes: []\n", "hardware.yml:2", "the key nodes is given twice"),
             ("- a list\n", "hardware.yml", "it needs a list `nodes:`"),

@@ -328,6 +328,13 @@ def test_who_has_no_account_hears_whom_to_ask(tmp_path: Path) -> None:
     assert controller.messages[-1] == "your groups are def-curie: for another one ask help@example.com"
 
 
+def test_where_slurm_asks_for_no_account_nobody_hears_of_one(tmp_path: Path) -> None:
+    controller = Controller(tmp_path, __slurm_conf_accountless=True)
+    controller.submitted(user_name="eve", default_account=None)
+
+    assert controller.messages == []
+
+
 @pytest.mark.parametrize(
     ("job", "account"),
     [

@@ -17,8 +17,10 @@ from deepopsctl.slurm.job_hooks import (
     disk_sizes,
     from_inventory,
     refused_in,
+    refused_with_job_map,
     site_programs,
     with_job_directories,
+    with_job_map,
 )
 from deepopsctl.text.problems import RefusedError
 from tests.support.cluster_yml import faults
@@ -78,10 +80,10 @@ class TestForm:
     @pytest.mark.parametrize(
         ("base", "message"),
         [
-            ("scratch", "scratch is no absolute path of plain letters"),
-            ("/a/../b", "/a/../b is no absolute path of plain letters"),
-            ("/a b", "/a b is no absolute path of plain letters"),
-            ("/", "/ is no absolute path of plain letters"),
+            ("scratch", "scratch is not an absolute path of plain letters"),
+            ("/a/../b", "/a/../b is not an absolute path of plain letters"),
+            ("/a b", "/a b is not an absolute path of plain letters"),
+            ("/", "/ is not an absolute path of plain letters"),
             ("/tmp/jobs", "/tmp/jobs is in /tmp"),
             ("/dev/shm", "/dev/shm is in /dev"),
             ("/home/jobs", "/home/jobs is in /home, which several nodes mount (nfs)"),
@@ -178,6 +180,19 @@ class TestSettings:
         }
         assert refused_in({"Epilog": "/site/epilog.d/*"}, JobDirectories()) == []
 
+    def test_a_pattern_is_ours_to_run_as_slurmd_drains_the_node_where_it_matches_nothing(self) -> None:
+        settings = {"Prolog": "/site/prolog", "epilog": "/site/epilog.d/*", "TaskProlog": "/site/task-?"}
+
+        assert with_job_map(settings, monitored=False) == {
+            "Prolog": "/site/prolog",
+            "Epilog": "/etc/slurm/deepops/epilog",
+            "TaskProlog": "/etc/slurm/deepops/task_prolog",
+        }
+        assert refused_with_job_map(settings, monitored=False) == []
+        assert refused_with_job_map({"Prolog": ["/s/one", "/s/d/*"]}, monitored=False) == [
+            "Prolog: with a pattern it must be an absolute path or pattern, and ['/s/one', '/s/d/*'] is none"
+        ]
+
 
 class TestSpace:
     def test_nodes_have_a_count_of_their_disk_and_slurm_knows_the_gres(self) -> None:
@@ -204,17 +219,17 @@ class TestSpace:
 
         assert parsed
         assert disk_sizes(parsed, []) == {"GPU01": "800G", "GPU02": "800G"}
-        assert faults(f"{spec}job_directories: {section.replace('GPU', 'gpu')}\n")[0].endswith("is no compute node")
+        assert faults(f"{spec}job_directories: {section.replace('GPU', 'gpu')}\n")[0].endswith("is not a compute node")
 
     @pytest.mark.parametrize(
         ("section", "message"),
         [
-            ("{space: plenty}", "'plenty' is no size"),
+            ("{space: plenty}", "'plenty' is not a valid size"),
             ("{space: {gpu01: 800G}}", "gpu02 has no size"),
             ('{space: {"gpu[01-02]": 800G, gpu02: 1T}}', "gpu02 has two sizes"),
-            ('{space: {"gpu[01-03]": 800G}}', "gpu03 is no compute node"),
+            ('{space: {"gpu[01-03]": 800G}}', "gpu03 is not a compute node"),
             ("{share: 10G}", "is a part of `space`"),
-            ("{space: 800G, share: 10}", "'10' is no size"),
+            ("{space: 800G, share: 10}", "'10' is not a valid size"),
             ("{space: {gpu01: 2T, gpu02: 800G}, share: 1T}", "1T is more than the 800G of `space`"),
         ],
     )

@@ -71,15 +71,6 @@ def of_task(tmp_path: Path, method: str) -> Path:
     return program(tmp_path / "of-task", render_with(values, "job-directory-of-task.j2"))
 
 
-@pytest.mark.parametrize("name", ["job-directories.j2", "job-directory-of-task.j2"])
-def test_an_inventory_of_the_former_release_gives_the_same_program(name: str) -> None:
-    values = {"method": "prolog"}
-
-    assert render_with({**values, "folder": "/a/slurm-jobs"}, name) == render_with(
-        {**values, "directory": "/a/slurm-jobs"}, name
-    )
-
-
 @contextmanager
 def process_called(name: str, path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A process that goes by this name."""
@@ -129,7 +120,7 @@ class TestOwnDirectory:
 
     def test_a_requeued_job_starts_with_an_empty_one(self, made: Path, jobs_path: Path) -> None:
         (jobs_path / JOB).mkdir()
-        (jobs_path / JOB / "of before").write_text("")
+        (jobs_path / JOB / "from before").write_text("")
 
         assert run(made, "make").returncode == 0
         assert [path.name for path in jobs_path.iterdir()] == [JOB]

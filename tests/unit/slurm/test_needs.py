@@ -43,6 +43,15 @@ def test_each_program_is_asked_of_those_that_run_it() -> None:
     assert keys(LOGIN) == {("SrunProlog", "/s/srun", True)}
 
 
+def test_of_a_pattern_deepopsctls_own_program_has_the_name() -> None:
+    needs = needs_of(Site({"Prolog": "/s/prolog", "epilog": "/s/epilog.d/*"}), COMPUTE)
+
+    assert needs["programs"] == [
+        {"key": "Prolog", "path": "/s/prolog", "user": False},
+        {"key": "Epilog", "path": "/s/epilog.d/*", "user": False, "called_by": "/etc/slurm/deepops/epilog"},
+    ]
+
+
 def test_deepopsctls_own_programs_and_words_that_are_no_paths_are_not_asked_for() -> None:
     assert needs_of(Site({"Prolog": "/etc/slurm/deepops/prolog", "MailProg": None, "Epilog": ""}), COMPUTE) == {}
 

@@ -173,7 +173,7 @@ class TestFindings:
         assert finding.message == (
             "an upgrade of Slurm from 24.11 to 26.05 is under way since 2026-11-25 22:00 UTC (phase nodes)"
         )
-        assert finding.hint == "`deepopsctl upgrade slurm --to 26.05` goes on with it"
+        assert finding.hint == "`deepopsctl upgrade slurm --to 26.05` continues with it"
 
     @pytest.mark.parametrize(
         ("more", "command"),
@@ -204,7 +204,7 @@ class TestFindings:
 
         findings = status(options).findings
 
-        assert findings[0].hint == f"{command} goes on with it"
+        assert findings[0].hint == f"{command} continues with it"
         assert len(findings) > 1
         assert not [each.hint for each in findings if "deepopsctl deploy" in each.hint or "resume" in each.hint]
 
@@ -240,7 +240,7 @@ class TestFindings:
     def test_a_restore_that_has_not_ended_is_a_problem(self) -> None:
         (finding,) = status(with_controllers(restore=True)).findings
         assert (finding.severity, finding.nodes) == (Severity.PROBLEM, ("ctl1",))
-        assert finding.hint == "`deepopsctl restore` goes on with it"
+        assert finding.hint == "`deepopsctl restore` continues with it"
 
     @pytest.mark.parametrize(
         ("key", "days", "message"),

@@ -121,13 +121,13 @@ def test_lustre_is_built_by_dkms_or_comes_for_exactly_this_kernel() -> None:
             LUSTRE,
             "192.0.2.51@o2ib:192.0.2.52@o2ib:/fs",
             "server:/fs",
-            "source: 'server:/fs' is no file system of Lustre",
+            "source: 'server:/fs' is not a file system of Lustre",
         ),
         (LUSTRE, "192.0.2.51@o2ib:", "192.0.2.51@tcp7:", "source: the node has no way to 192.0.2.51@tcp7"),
         (LUSTRE, "192.0.2.60@o2ib", "192.0.2.60@tcp4", "lustre.routes: 192.0.2.60@tcp4 is on no network of the node"),
         (LUSTRE, "networks: {o2ib0: [ib0, ib1], tcp: [eth0]}, ", "", "lustre.routes: needs networks"),
-        (LUSTRE, "tcp: [eth0]", "eth: [eth0]", "lustre.networks: 'eth' is no network"),
-        (LUSTRE, "[ib0, ib1]", '["ib0) x(y"]', "lustre.networks: 'ib0) x(y' is no interface"),
+        (LUSTRE, "tcp: [eth0]", "eth: [eth0]", "lustre.networks: 'eth' is not a network"),
+        (LUSTRE, "[ib0, ib1]", '["ib0) x(y"]', "lustre.networks: 'ib0) x(y' is not an interface"),
         (LUSTRE, "[ib0, ib1]", "[]", "lustre.networks: has a network with nothing behind it"),
         (
             LUSTRE,
@@ -141,7 +141,7 @@ def test_lustre_is_built_by_dkms_or_comes_for_exactly_this_kernel() -> None:
         (LUSTRE, "2.17.0", "2.15.1", "lustre.version: version 2.15.1 is older than 2.15.4"),
         (LUSTRE, MIRROR, "modules: dkms", "lustre: its packages come from nowhere"),
         (LUSTRE, f", fingerprint: {FINGERPRINT}", "", "lustre.repository: needs key and fingerprint"),
-        (LUSTRE, FINGERPRINT, "0123", "lustre.fingerprint: is no fingerprint"),
+        (LUSTRE, FINGERPRINT, "0123", "lustre.fingerprint: is not a valid fingerprint"),
         (
             LUSTRE,
             MIRROR,
@@ -156,16 +156,16 @@ def test_lustre_is_built_by_dkms_or_comes_for_exactly_this_kernel() -> None:
         ),
         (LUSTRE, "version: 2.17.0", "version: 2.17.0, modules: rpm", "lustre.modules: 'rpm' is no way to them"),
         (LUSTRE, "version: 2.17.0", "version: 2.17.0, lnet: both", "lustre.lnet: 'both' is no way to set up LNet"),
-        (LUSTRE, "2.17.0", "new, untested: true", "lustre.version: 'new' is no version"),
-        (BEEGFS, "source: 192.0.2.70", "source: 'a:/b'", "source: 'a:/b' is no file system of BeeGFS"),
-        (BEEGFS, "source: 192.0.2.70", "source: 'a:99999'", "source: '99999' is no number from 1 to 65535"),
+        (LUSTRE, "2.17.0", "new, untested: true", "lustre.version: 'new' is not a valid version"),
+        (BEEGFS, "source: 192.0.2.70", "source: 'a:/b'", "source: 'a:/b' is not a file system of BeeGFS"),
+        (BEEGFS, "source: 192.0.2.70", "source: 'a:99999'", "source: '99999' is not a valid number from 1 to 65535"),
         (
             BEEGFS,
             "tuneFileCacheType: native",
             "connAuthFile: /x",
             "beegfs.client: connAuthFile is written by deepopsctl",
         ),
-        (BEEGFS, "tuneFileCacheType: native", 'a: "x\\ny"', "beegfs.client: 'a' is no key of the client"),
+        (BEEGFS, "tuneFileCacheType: native", 'a: "x\\ny"', "beegfs.client: 'a' is not a key of the client"),
         (BEEGFS, "tuneFileCacheType: native", 'logLevel: "3\\n connAuthFile=/x"', "beegfs.client: "),
         (
             BEEGFS,
@@ -174,15 +174,20 @@ def test_lustre_is_built_by_dkms_or_comes_for_exactly_this_kernel() -> None:
             "beegfs.build_arguments: is for the service that builds the module",
         ),
         (BEEGFS, "8.3", "7.4", "beegfs.version: BeeGFS has a repository for each release of 7"),
-        (BEEGFS, "[ib0, eth0]", '["ib0 x"]', "beegfs.interfaces: 'ib0 x' is no interface"),
+        (BEEGFS, "[ib0, eth0]", '["ib0 x"]', "beegfs.interfaces: 'ib0 x' is not an interface"),
         (BEEGFS, "interfaces", "interface", "beegfs.interface: unknown key"),
-        (CEPHFS, "'192.0.2.81,192.0.2.82:/volumes/home'", "'/volumes'", "source: '/volumes' is no CephFS"),
+        (CEPHFS, "'192.0.2.81,192.0.2.82:/volumes/home'", "'/volumes'", "source: '/volumes' is not a CephFS"),
         (CEPHFS, "user: hpc, ", "", "cephfs: names no Ceph user"),
-        (CEPHFS, "user: hpc", "user: client.hpc", "cephfs.user: 'client.hpc' is no name of a Ceph user"),
+        (CEPHFS, "user: hpc", "user: client.hpc", "cephfs.user: 'client.hpc' is not a name of a Ceph user"),
         (CEPHFS, "fs: main", "driver: nfs", "cephfs.driver: 'nfs' is not known"),
         (CEPHFS, "path: /home", "path: /home, options: [secret=abc]", "options[0]: secret is written by deepopsctl"),
-        (GLUSTERFS, "options: [ro]", "glusterfs: {log_level: loud}", "glusterfs.log_level: 'loud' is no level"),
-        (GLUSTERFS, ":/gv0", "", "source: '192.0.2.91,192.0.2.92' is no volume of GlusterFS"),
+        (
+            GLUSTERFS,
+            "options: [ro]",
+            "glusterfs: {log_level: loud}",
+            "glusterfs.log_level: 'loud' is not a valid level",
+        ),
+        (GLUSTERFS, ":/gv0", "", "source: '192.0.2.91,192.0.2.92' is not a volume of GlusterFS"),
     ],
 )
 def test_a_wrong_entry_is_refused_by_what_is_wrong(entry: str, old: str, new: str, fault: str) -> None:
@@ -211,7 +216,7 @@ def test_client_8_of_beegfs_has_one_port_for_each_server_and_its_secret_in_a_fil
             "connAuthFile = /etc/beegfs/conn-work.auth\nconnDisableAuthentication = false\n"
             "connInterfacesFile = /etc/beegfs/interfaces-work\nconnRDMAInterfacesFile =\ntuneFileCacheType = native\n"
         ),
-        # nothing but one a line: its first line is no remark
+        # nothing but one a line: its first line is not a remark
         "/etc/beegfs/interfaces-work": "eth0\n",
     }
     assert "ib0\neth0\n" in [file.content for file in result.files]

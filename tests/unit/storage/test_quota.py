@@ -63,10 +63,14 @@ def test_a_server_gets_its_own_exports_in_the_order_of_setquota() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "fault"),
     [
-        ("50G", "50 gigs", "cluster.yml:13 storage[0].quota.default.space: '50 gigs' is no size"),
-        ("500k", "many", "cluster.yml:13 storage[0].quota.default.files: 'many' is no number of files"),
+        ("50G", "50 gigs", "cluster.yml:13 storage[0].quota.default.space: '50 gigs' is not a valid size"),
+        ("500k", "many", "cluster.yml:13 storage[0].quota.default.files: 'many' is not a number of files"),
         ("45G", "60G", "cluster.yml:13 storage[0].quota.default.space_soft: is more than space"),
-        ("alice", "alice.b: {space: x}, alice", "cluster.yml:14 storage[0].quota.users.alice.b.space: 'x' is no size"),
+        (
+            "alice",
+            "alice.b: {space: x}, alice",
+            "cluster.yml:14 storage[0].quota.users.alice.b.space: 'x' is not a valid size",
+        ),
         ("alice", "root", "cluster.yml:14 storage[0].quota.users: root has no limits"),
         ("space: 2T", "room: 2T", "cluster.yml:14 storage[0].quota.users.alice.room"),
         (
@@ -74,7 +78,11 @@ def test_a_server_gets_its_own_exports_in_the_order_of_setquota() -> None:
             "kind: group\n      default:",
             "cluster.yml:13 storage[0].quota.kind: 'group' is not a type of quota",
         ),
-        ("default:", "grace: soon\n      default:", "cluster.yml:13 storage[0].quota.grace: 'soon' is no time"),
+        (
+            "default:",
+            "grace: soon\n      default:",
+            "cluster.yml:13 storage[0].quota.grace: 'soon' is not a valid time",
+        ),
         ("default:", "kind: project\n      default:", "cluster.yml:15 storage[0].quota.users: are for kind: user"),
         ("nfs1:/srv", "192.0.2.99:/srv", "cluster.yml:12 storage[0].quota: limits can only be set where"),
     ],
@@ -102,9 +110,9 @@ def test_two_entries_of_one_export_have_the_same_limits() -> None:
         ("rrg/prof-b", "def-prof/b", "has the same directory as def-prof"),
         ("rrg/prof-b", "def-prof", "has the same directory as def-prof"),
         ("id: 4242", f"id: {number_of('def-prof')}", "is already that of def-prof"),
-        ("id: 4242", "id: 0", "'0' is no number of a project"),
-        ("id: 4242", f"id: {2**32}", "is no number of a project"),
-        ("prof-b:", '"a:b":', "'a:b' is no project"),
+        ("id: 4242", "id: 0", "'0' is not a number of a project"),
+        ("id: 4242", f"id: {2**32}", "is not a number of a project"),
+        ("prof-b:", '"a:b":', "'a:b' is not a project"),
     ],
 )
 def test_refuses_projects_that_cannot_be(before: str, after: str, fault: str) -> None:
@@ -123,7 +131,7 @@ def test_a_purge_gets_every_age_in_seconds_on_the_node_that_has_it() -> None:
     assert purge.unit == "deepops-purge-scratch"
     assert purge.settings == {
         "name": "scratch", "root": "/scratch", "age": 60 * 86400, "mode": "delete", "warn": 14 * 86400,
-        "mail": "hpc.example.com", "exclude": ["*.keep", "shared/data"], "empty_folders": False,
+        "mail": "hpc.example.com", "exclude": ["*.keep", "shared/data"], "empty_directories": False,
         "ignore_reads": False, "mounted": True,
     }  # fmt: skip
     # the program takes what it is told
@@ -143,11 +151,11 @@ def test_what_we_serve_is_purged_where_it_is_served() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "fault"),
     [
-        ("60d", "sixty", "purge.age: 'sixty' is no time"),
+        ("60d", "sixty", "purge.age: 'sixty' is not a valid time"),
         ("60d", "3d", "purge.age: is too short"),
         ("14d", "90d", "purge.warn: is more than the age"),
-        ("delete", "remove", "purge.mode: 'remove' is no mode"),
-        ("hpc.example.com", "all users", "purge.mail: 'all users' is no mail domain"),
+        ("delete", "remove", "purge.mode: 'remove' is not a valid mode"),
+        ("hpc.example.com", "all users", "purge.mail: 'all users' is not a mail domain"),
         ('"*.keep"', '"../x"', "purge.exclude: '../x' matches nothing"),
         ('"*.keep"', '"/"', "purge.exclude: '/' matches nothing"),
         ("warn: 14d", "node: elsewhere", "purge.node: elsewhere neither mounts nor serves scratch"),

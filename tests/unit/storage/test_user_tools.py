@@ -119,7 +119,7 @@ def test_snapshots_are_taken_by_the_node_that_owns_a_file_system() -> None:
     ("entry", "message"),
     [
         ('source: "filer:/home", type: nfs, snapshots: {}', "snapshots: its server is none of the cluster's"),
-        ('source: "nfs1:/home", type: nfs, snapshots: {daily: many}', "snapshots.daily: 'many' is no number"),
+        ('source: "nfs1:/home", type: nfs, snapshots: {daily: many}', "snapshots.daily: 'many' is not a valid number"),
         ('source: "nfs1:/home", type: nfs, snapshots: {free_percent: 95}', "snapshots.free_percent: is more than 90"),
         (
             "source: LABEL=x, type: local, local: {shared: true}, snapshots: {}",

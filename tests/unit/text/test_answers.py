@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 
 import deepopsctl
+from deepopsctl.model.cluster import Node, Role
+from deepopsctl.slurm.state import parse_slurm_state
+from deepopsctl.status.nodes import Answer, NodeStatus, with_answer
 from deepopsctl.text import answers
 from deepopsctl.text.answers import Fields, OversizedError, RequiredFields, mappings, moment, number, texts, words
 
@@ -58,6 +61,17 @@ def test_a_part_of_a_list_does_not_pass_for_the_whole(monkeypatch: pytest.Monkey
     monkeypatch.setattr(answers, "MOST_ENTRIES", 2)
     with pytest.raises(OversizedError, match="a list of 3 entries"):
         texts(["a", "b", "c"])
+
+
+def test_too_many_jobs_leave_the_state_of_slurm_unknown_and_too_many_differences_that_of_a_node(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(answers, "MOST_ENTRIES", 2)
+    slurm = parse_slurm_state({"controller_up": True, "jobs": [{"id": "1"}] * 3})
+    node = with_answer(NodeStatus(Node("cn1", frozenset({Role.COMPUTE}))), {"components": {key: {} for key in "abc"}})
+
+    assert (slurm.controller_up, slurm.jobs, node.answer) == (False, (), Answer.FAILED)
+    assert "a list of 3 entries" in slurm.error
 
 
 def test_a_time_beyond_the_calendar_is_none() -> None:

@@ -60,6 +60,12 @@ def test_a_module_that_broke_is_a_failed_check_of_its_node() -> None:
     assert collect(summary(PASSED, failures=(broken,)), "smoke")[-1].name == "suite-ran"
 
 
+def test_checks_that_are_none_are_a_failed_check_of_the_node_that_returned_them() -> None:
+    (check,) = collect(summary(PASSED, {**PASSED, "status": "splendid"}), "smoke")
+
+    assert (check.name, check.target, check.status) == ("suite-ran", "gpu01", Status.FAIL)
+
+
 def test_an_error_of_ansible_itself_belongs_to_no_node() -> None:
     assert len(collect(summary(PASSED, failures=(Failure("", "", "", "no such file", ""),)), "smoke")) == 1
 

@@ -57,7 +57,7 @@ def test_a_newer_kernel_is_installed_after_the_job_and_booted_by_slurm(cluster: 
     plan = cluster.parsed("upgrade", "os", "--plan", "--limit", NODE)
     with running_job(cluster, NODE) as job, working(cluster, "upgrade", "os", "--limit", NODE, "--yes") as upgrade:
         wait_until(
-            f"{NODE} is drained and its job goes on",
+            f"{NODE} is drained and its job continues",
             lambda: (
                 upgrade.process.poll() is not None
                 or cluster.holds(CONTROLLER, f"sinfo -hn {NODE} -o %T | grep draining")

@@ -6,20 +6,15 @@ import time
 from collections.abc import Sequence
 from typing import Callable
 
+from ..._shared.values import format_size
 from .rows import COUNTED, PROJECT, WHOLE, Amount, Row
 
 _HEAD = ("Description", "Space", "# of files")
-_BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def size(number: int | None) -> str:
     """`12 GiB`, `1.5 TiB`; `-` for what has no limit."""
-    if number is None:
-        return "-"
-    value, unit = float(number), 0
-    while value >= 1024 and unit < len(_BINARY) - 1:
-        value, unit = value / 1024, unit + 1
-    return f"{_short(value)} {_BINARY[unit]}"
+    return "-" if number is None else format_size(number)
 
 
 def count(number: int | None) -> str:

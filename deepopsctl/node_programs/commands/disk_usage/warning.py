@@ -18,7 +18,7 @@ FULL, LIMIT_S = 90, 0.5
 
 
 def main(config: str = CONFIG) -> int:
-    """Run it; a login goes on whatever happens here."""
+    """Run it; a login continues whatever happens here."""
     try:
         account = pwd.getpwuid(os.getuid())
         person = Person(account.pw_name, account.pw_uid, os.getgroups())

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from ..._shared.values import format_count, format_share, format_size, format_time
 from .measures import Report
 from .records import Job
-from .values import format_count, format_share, format_size, format_time
 
 # Shorter jobs are mostly starting up; samples every 15 or 30 s mean little for them.
 SHORTEST_S = 120

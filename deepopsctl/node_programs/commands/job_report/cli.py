@@ -30,7 +30,7 @@ def _parser() -> argparse.ArgumentParser:
 def job_number(text: str) -> str:
     """A job's number as people type it, for argparse."""
     if not _WANTED.fullmatch(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no job's number")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a job's number")
     return text
 
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 from ..._shared import slurm_client
 from ..._shared.slurm_output import whole
+from ..._shared.values import format_count, format_share, format_size, format_time
 from ..._shared.waiting import wait_until
-from .values import format_count, format_share, format_size, format_time
 
 METRICS = "/var/lib/prometheus/node-exporter/nodemetrics-jobs.prom"
 MAP = "/run/deepops/jobs"

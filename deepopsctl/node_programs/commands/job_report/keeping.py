@@ -59,7 +59,7 @@ class Keeper:
         started, written = time.monotonic(), 0
         for place, job in enumerate(jobs):
             if place >= MOST_JOBS or time.monotonic() - started > MOST_S:
-                # the next round goes on here
+                # the next round continues here
                 self._remember(job.end)
                 return written
             written += self._write_summary(job)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from ..._shared.values import format_count, format_share, format_size, format_time
 from .advice import SHORTEST_S, advise
 from .measures import Measure, Report
 from .summary import GpuUse
-from .values import format_count, format_share, format_size, format_time
 
 _BAR = 20
 # a node of eight GPUs, and its neighbour

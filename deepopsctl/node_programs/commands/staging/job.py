@@ -44,7 +44,7 @@ def directory(variables: Mapping[str, str]) -> str:
     """The job's own directory on this node."""
     path = variables.get("SLURM_TMPDIR", "")
     if not variables.get("SLURM_JOB_ID"):
-        raise StagingError("this is no job: use it in a batch script or after salloc")
+        raise StagingError("this is not a job: use it in a batch script or after salloc")
     if not path:
         raise StagingError("SLURM_TMPDIR is not set: your cluster has no directories for jobs; name one with --to")
     return path

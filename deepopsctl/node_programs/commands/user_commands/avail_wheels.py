@@ -144,7 +144,7 @@ def python(text: str) -> Python:
     """The version of an option."""
     match = re.fullmatch(r"([0-9]+)\.([0-9]+)(?:\.[0-9]+)?", text)
     if not match:
-        raise argparse.ArgumentTypeError(f"{text} is no version such as 3.13")
+        raise argparse.ArgumentTypeError(f"{text} is not a valid version such as 3.13")
     return Python(int(match[1]), int(match[2]))
 
 
@@ -264,7 +264,7 @@ def normal(name: str) -> str:
 
 
 def order(version: str) -> Version:
-    """A version to compare by (PEP 440 without epochs); what is no version comes first."""
+    """A version to compare by (PEP 440 without epochs); what is not a valid version comes first."""
     match = _RELEASE.fullmatch(version.lower())
     if not match:
         return ((), (0, 0), 0, 0)

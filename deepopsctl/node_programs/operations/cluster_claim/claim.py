@@ -30,7 +30,7 @@ Document = dict[str, Any]
 
 
 class RefusedError(Exception):
-    """This run must not go on; `reason` is `busy` or `outdated`."""
+    """This run must not continue; `reason` is `busy` or `outdated`."""
 
     def __init__(self, reason: str, message: str, hint: str, holder: Document | None = None) -> None:
         super().__init__(message)
@@ -145,7 +145,7 @@ def _refuse_to_mix(claim: Claim) -> None:
         raise RefusedError(
             "busy",
             f"an upgrade of Slurm from {old} to {new} is under way since {since}",
-            f"`deepopsctl upgrade slurm --to {new}` goes on from where it stopped",
+            f"`deepopsctl upgrade slurm --to {new}` continues from where it stopped",
         )
 
 
@@ -165,7 +165,7 @@ def _overdue(claim: Claim, now: float) -> str:
         f"another control machine works on this cluster: {_holder_description(holder)}; its last sign was "
         f"{_duration(silent_s)} ago",
         "wait until it has ended, or stop it there with Ctrl-C; if it has died, `deepopsctl deploy --break-lock`"
-        f" goes on (so does every run after {_duration(STALE_S)} without a sign of it)",
+        f" continues (so does every run after {_duration(STALE_S)} without a sign of it)",
         holder,
     )
 

@@ -98,7 +98,7 @@ def _save(config: Config, *, prune: bool) -> dict[str, Any]:
 
 
 def _read_back(repository: Repository, snapshot: str, manifest: Manifest, place: str) -> None:
-    """A repository that returns something else than was written is no backup."""
+    """A repository that returns something else than was written is not a backup."""
     for path, digest in manifest["files"].items():
         if repository.hash_of(snapshot, os.path.join(place, path)) != digest:
             raise BackupError(f"{path} in snapshot {snapshot[:8]} is not what was saved")

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..._shared import command, database as database_clients, slurm_client, slurm_output
+from ..._shared.values import format_size
 from . import ACCOUNTING, DUMP, MONITORING, STATE, BackupError, monitoring
 
 # slurmctld saves every 5 s; each of its files is replaced at once, but not all in the same moment
@@ -89,7 +90,7 @@ def _stamps(directory: str) -> Iterator[tuple[str, tuple[int, int]]]:
 
 
 def _copy_tree(source: str, target: str) -> None:
-    """Plain files and directories; a file that goes while it is copied is no failure."""
+    """Plain files and directories; a file that goes while it is copied is not a failure."""
     for path, _directories, names in os.walk(source):
         there = os.path.join(target, os.path.relpath(path, source))
         os.makedirs(there, 0o700, exist_ok=True)
@@ -151,7 +152,7 @@ def dump(database: str, cluster: str, target: str) -> dict[str, object]:
     """Dump while slurmdbd works: one transaction sees one moment. Returns its name and how many rows there were."""
     _require_space(database, os.path.dirname(target))
     before = count_rows(database, cluster)
-    # without routines: slurmdbd makes its own at each start, and an owner of before may not be one here
+    # without routines: slurmdbd makes its own at each start, and an owner from before may not be one here
     options = ["--single-transaction", "--quick", "--no-tablespaces", "--skip-dump-date"]
     words = database_clients.client("mariadb-dump", *options, database)
     with open(target, "wb") as stream:
@@ -173,7 +174,7 @@ def _require_space(database: str, directory: str) -> None:
     size = int(of_tables("COALESCE(SUM(data_length), 0)", database))
     free = shutil.disk_usage(directory).free
     if size > free:
-        raise BackupError(f"{directory}: {free >> 20} MiB are free, the database has {size >> 20} MiB")
+        raise BackupError(f"{directory}: {format_size(free)} are free, the database has {format_size(size)}")
 
 
 def of_tables(what: str, database: str) -> str:
@@ -214,7 +215,7 @@ def hashes(directory: str) -> Iterator[tuple[str, str]]:
         for entry in (os.path.join(path, name) for name in (*directories, *names)):
             mode = os.lstat(entry).st_mode
             if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-                raise BackupError(f"{entry} is no plain file or directory")
+                raise BackupError(f"{entry} is not a plain file or directory")
     for path in sorted(paths):
         result = hashlib.sha256()
         with open(path, "rb", opener=_opened) as stream:

@@ -20,13 +20,14 @@ from typing import Any
 from urllib.parse import quote
 
 from ..._shared import command
+from ..._shared.values import format_size
 from . import MANIFEST, BackupError
 
 PROMETHEUS, GRAFANA = "prometheus.service", "grafana-server.service"
 GRAFANA_DATABASE = "/var/lib/grafana/grafana.db"
 # where a set has them
 BLOCKS, DATABASE = "prometheus", "grafana.db"
-# of the step that knows the password of Grafana's administrator, which a database of before may not have
+# of the step that knows the password of Grafana's administrator, which a database from before may not have
 ADMIN_RECORD = "/var/lib/deepopsctl/records/monitoring.grafana_admin.json"
 ATTEMPTS = 5
 _BLOCK = re.compile("[0-9A-HJKMNP-TV-Z]{26}")
@@ -92,7 +93,7 @@ def _link_file(source: str, target: str, owner: int) -> None:
     with open(os.open(source, _READ), "rb") as stream:
         facts = os.fstat(stream.fileno())
         if not stat.S_ISREG(facts.st_mode) or facts.st_uid != owner:
-            raise BackupError(f"{source} is no file of Prometheus")
+            raise BackupError(f"{source} is not a file of Prometheus")
         with contextlib.suppress(OSError):
             # with a directory, however needless, Python follows the link in /proc
             os.link(f"/proc/self/fd/{stream.fileno()}", target, src_dir_fd=stream.fileno())
@@ -104,7 +105,7 @@ def _link_file(source: str, target: str, owner: int) -> None:
 def copy_database(source: str, target: str) -> None:
     """Copy an SQLite database while Grafana writes it."""
     if not stat.S_ISREG(os.lstat(source).st_mode):
-        raise BackupError(f"{source} is no file")
+        raise BackupError(f"{source} is not a file")
     os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     try:
         with _database(source) as live, contextlib.closing(sqlite3.connect(target)) as copy:
@@ -179,7 +180,7 @@ def _require_space(blocks: list[str], data: str) -> None:
     files = (os.path.join(path, name) for block in blocks for path, _, names in os.walk(block) for name in names)
     size, free = sum(map(os.path.getsize, files)), shutil.disk_usage(data).free
     if size > free:
-        raise BackupError(f"{data}: {free >> 20} MiB are free, the set has {size >> 20} MiB")
+        raise BackupError(f"{data}: {format_size(free)} are free, the set has {format_size(size)}")
 
 
 def _put_block(source: str, target: str) -> None:

@@ -221,7 +221,7 @@ def _write_slurm_conf(path: str, set_directory: str, place: str) -> None:
 
 
 def nodes_of(lines: Iterable[str]) -> list[str]:
-    """The lines about nodes and partitions, each whole: Slurm goes on with the next line after a `\\`."""
+    """The lines about nodes and partitions, each whole: Slurm continues with the next line after a `\\`."""
     joined = "".join(lines).replace("\\\n", " ").splitlines()
     return [line.strip() + "\n" for line in joined if _OF_NODES.match(line.lstrip())]
 

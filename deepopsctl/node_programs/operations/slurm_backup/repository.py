@@ -152,7 +152,7 @@ class Repository:
             path = str(entry["path"])
             is_inside = (path + "/").startswith(snapshot.root + "/") or (snapshot.root + "/").startswith(path + "/")
             if entry["type"] not in ("file", "dir") or path in seen or not is_inside or ".." in path.split("/"):
-                why = "which is no plain file or directory of a set: nothing of it is restored"
+                why = "which is not a plain file or directory of a set: nothing of it is restored"
                 raise BackupError(f"it has {path!a}, {why}")
             seen.add(path)
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from ..._shared import atomic_file, command, hostlist, settings, slurm_client, slurm_output
 from ..._shared.node_states import ON_NODES
+from ..._shared.values import format_size
 from ..._shared.waiting import wait_until
 from . import ACCOUNTING, CURRENT, DUMP, MANIFEST, MONITORING, RESTORED, STATE, BackupError, monitoring
 from .collect import DATABASE_S, Manifest, hashes, of_tables, sql
@@ -56,7 +57,7 @@ def fetch(config: Mapping[str, Any], asked: str, parts: Sequence[str]) -> dict[s
     current = _current()
     is_asked = not asked or any(entry["snapshot"] == asked[:8] for entry in current.values())
     begun = {part for part, entry in current.items() if _is_done(part, entry, "begun")}
-    # one that was cut off goes on with its set: by now, a newer one is of what has been restored so far
+    # one that was cut off continues with its set: by now, a newer one is of what has been restored so far
     if begun and is_asked and begun <= {*parts} <= {*current}:
         current = {part: current[part] for part in parts}
         atomic_file.write_synced(CURRENT, json.dumps(current))
@@ -98,8 +99,8 @@ def _fetch_one(repository: Repository, snapshot: Snapshot, directory: str) -> st
     if not os.path.isdir(saved):
         size, free = repository.size_of(snapshot.id), shutil.disk_usage(directory).free
         if size > free:
-            needed = f"snapshot {snapshot.id} has {size >> 20} MiB"
-            raise BackupError(f"{directory}: {free >> 20} MiB are free, {needed}")
+            needed = f"snapshot {snapshot.id} has {format_size(size)}"
+            raise BackupError(f"{directory}: {format_size(free)} are free, {needed}")
         repository.restore(snapshot, target)
     manifest = read_manifest(saved)
     there = {path: digest for path, digest in hashes(saved) if path != MANIFEST}

@@ -6,7 +6,7 @@ RECORD = DIRECTORY + "/slurm.json"
 # what the host of slurmctld or slurmdbd had before, to go back to
 SAVED = DIRECTORY + "/saved"
 PACKAGES = DIRECTORY + "/packages"
-# where deploys unpack the cluster's repositories, a directory each; the one of before stays until an upgrade has ended
+# where deploys unpack the cluster's repositories, a directory each; the previous one stays until an upgrade has ended
 REPOSITORIES = "/var/lib/deepopsctl/packages"
 # for people: the state that a slurmctld left which did not start
 FAILED = "/var/lib/deepopsctl/upgrade-failed"

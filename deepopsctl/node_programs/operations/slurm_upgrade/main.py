@@ -77,7 +77,7 @@ def _accounting(request: Request) -> Result:
             "after_s": daemons.PAUSE_S,
             "input": {},
             "progress": progress,
-            "lost": "the host of slurmdbd does not answer any more: the conversion goes on there",
+            "lost": "the host of slurmdbd does not answer any more: the conversion continues there",
         }
     }
 

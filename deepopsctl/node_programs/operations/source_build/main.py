@@ -54,7 +54,7 @@ def main(request: Request) -> Result:
 
 
 def set_aside_units(request: Request) -> bool:
-    """Give the units of these daemons to the packages. What runs goes on; its next restart starts the packaged one."""
+    """Give the units of these daemons to the packages. What runs continues; its next restart is the packaged one."""
     paths = [path for path in map(unit_path, request["daemons"]) if os.path.isfile(path) and not os.path.islink(path)]
     if not request["check_mode"]:
         _move_units({path: path + SUFFIX for path in paths})
@@ -62,7 +62,7 @@ def set_aside_units(request: Request) -> bool:
 
 
 def restore_units(request: Request) -> bool:
-    """The units of before, and the daemons by them."""
+    """The units from before, and the daemons by them."""
     paths = [path for path in map(unit_path, request["daemons"]) if os.path.isfile(path + SUFFIX)]
     enabled = _move_units({path + SUFFIX: path for path in paths})
     if enabled:
@@ -96,7 +96,7 @@ def replace_programs(request: Request) -> bool:
 
 
 def restore_programs(prefix: str) -> bool:
-    """The programs of before, in place of the links."""
+    """The programs from before, in place of the links."""
     kept = sorted(glob.glob(os.path.join(kept_in(prefix), "*bin", "*")))
     for path in kept:
         os.replace(path, os.path.join(prefix, os.path.relpath(path, kept_in(prefix))))
@@ -172,7 +172,9 @@ def verify(request: Request) -> bool:
         raise BuildError(f"Slurm's programs in {prefix} were not replaced yet: deploy first")
     users = sorted({name for name, program in processes() if within(program, prefix)} | set(library_users(prefix)))
     if users:
-        raise BuildError(f"{', '.join(users)} started from {prefix} and still run: wait for the jobs of before to end")
+        raise BuildError(
+            f"{', '.join(users)} started from {prefix} and still run: wait for the jobs from before to end"
+        )
     return False
 
 
@@ -269,7 +271,7 @@ def _read(path: str) -> bytes:
 
 
 def _move_units(targets: Mapping[str, str]) -> list[str]:
-    """Rename unit files; names of those that start at boot, whose links named the file of before."""
+    """Rename unit files; names of those that start at boot, whose links named the file from before."""
     names = sorted({os.path.basename(path).replace(SUFFIX, "") for path in targets})
     enabled = [name for name in names if run(["systemctl", "--quiet", "is-enabled", name], TIME_S).ok]
     for path, target in targets.items():

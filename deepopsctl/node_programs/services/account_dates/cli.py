@@ -59,7 +59,7 @@ def main(arguments: list[str] | None = None, run: Run = run_command, now: dateti
 
 
 def jobs_of(names: Sequence[str], run: Run) -> list[str]:
-    """A line for everybody who has expired and still has jobs: those that run go on, the others wait for ever."""
+    """A line for everybody who has expired and still has jobs: those that run continue, the others wait for ever."""
     if not names:
         return []
     shown = run(slurm_client.squeue("%u|%i|%T", "--user=" + ",".join(names)))

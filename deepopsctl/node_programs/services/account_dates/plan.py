@@ -29,7 +29,7 @@ class Association(NamedTuple):
 
 
 def associations(text: str) -> list[Association]:
-    """The rows; what is no row is left out."""
+    """The rows; what is not a row is left out."""
     rows = (line.split("|") for line in text.splitlines())
     return [Association(*row) for row in rows if len(row) == len(COLUMNS)]
 

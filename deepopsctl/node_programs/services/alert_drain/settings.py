@@ -37,5 +37,5 @@ def load(path: str) -> Settings:
     except TypeError as error:
         raise SettingsError(f"{path}: {error}") from error
     if not result.url.startswith(("http://", "https://")):
-        raise SettingsError(f"{path}: url is no address of http or https")
+        raise SettingsError(f"{path}: url is not an address of http or https")
     return result

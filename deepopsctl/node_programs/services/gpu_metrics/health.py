@@ -34,7 +34,7 @@ def _reasons(handle: Any) -> float:
 def _recovery(handle: Any) -> float:
     (field,) = pynvml.nvmlDeviceGetFieldValues(handle, [pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])
     if field.nvmlReturn != pynvml.NVML_SUCCESS:
-        # a driver of before 565
+        # a driver from before 565
         raise pynvml.NVMLError(field.nvmlReturn)
     return float(field.value.uiVal)
 

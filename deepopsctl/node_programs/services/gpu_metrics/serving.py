@@ -56,7 +56,7 @@ class _Handler(WSGIRequestHandler):
     timeout = _PATIENCE_S
 
     def log_message(self, *_words: Any) -> None:
-        """A request a quarter of a minute is no news."""
+        """A request a quarter of a minute is not news."""
 
 
 class _Server(BoundedServer, WSGIServer):

@@ -20,16 +20,12 @@ from .places import DIRECTORY
 OK, FAILED = 0, 1
 # systemd's first socket
 SOCKET = 3
-# the name in the unit of the former release, which may start this program before a deploy has replaced the unit
-FORMER_PROXY = "door"
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="deepops-logs", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
-    receive_parser = verbs.add_parser(
-        "proxy", aliases=[FORMER_PROXY], help="receive journals of nodes, on the socket that systemd passes"
-    )
+    receive_parser = verbs.add_parser("proxy", help="receive journals of nodes, on the socket that systemd passes")
     receive_parser.add_argument("--certificate", required=True)
     receive_parser.add_argument("--key", required=True)
     receive_parser.add_argument("--authority", required=True, help="certificate authority of the nodes")
@@ -46,7 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one of them; returns the exit status."""
     options = _parser().parse_args(arguments)
     try:
-        if options.verb in ("proxy", FORMER_PROXY):
+        if options.verb == "proxy":
             _open(options)
         elif os.path.isdir(options.directory):
             _tidy(options)

@@ -37,7 +37,7 @@ COLLECTOR = Collector(METRICS, _make)
 
 
 def read_expiry(paths: Iterable[str]) -> list[Sample]:
-    """All that are there; a path that is no pattern and not there can't be read."""
+    """All that are there; a path that is not a valid pattern and not there can't be read."""
     ends: dict[str, float] = {}
     for path in _expand(paths):
         try:

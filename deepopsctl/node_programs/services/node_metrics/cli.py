@@ -51,8 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.write(once(COLLECTORS, config["collectors"]))
         return OK
     daemon = Daemon(
-        # "folder" in the file of the former release, until a deploy has replaced it
-        config.get("directory", config.get("folder", TEXTFILE_DIRECTORY)),
+        config.get("directory", TEXTFILE_DIRECTORY),
         float(config.get("interval_s", INTERVAL_S)),
         COLLECTORS,
         config["collectors"],

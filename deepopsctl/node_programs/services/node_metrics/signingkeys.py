@@ -14,7 +14,7 @@ _NEVER = float("inf")
 
 
 def ends(data: bytes) -> Iterator[float]:
-    """The end of each key in a file, unix time; infinite for one without. ValueError where it is no key."""
+    """The end of each key in a file, unix time; infinite for one without. ValueError where it is not a key."""
     primary: bytes | None = None
     newest: tuple[int, float] = (0, _NEVER)
     of_subkey = False

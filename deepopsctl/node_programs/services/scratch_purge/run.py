@@ -70,7 +70,7 @@ class Selection:
 
     def is_candidate(self, record: Record) -> bool:
         """Whether it is old enough to be announced or deleted."""
-        if record.file_type == records.DIRECTORY and not self._settings.empty_folders:
+        if record.file_type == records.DIRECTORY and not self._settings.empty_directories:
             return False
         return record.used <= self._now - (self._settings.age - (self._settings.warn if self._warned else 0))
 
@@ -152,7 +152,7 @@ class _Run:
             raise TreeError(f"{settings.root} is not mounted")
         held = what_it_holds(settings.root, mount, mounts, (each.pw_dir for each in pwd.getpwall()))
         if held:
-            raise TreeError(f"{settings.root} holds {held}: it is no scratch and is never purged")
+            raise TreeError(f"{settings.root} holds {held}: it is not scratch and is never purged")
         if not notes_reads(mount) and not settings.ignore_reads:
             noatime = ", noatime" if "noatime" in mount.options else ""
             raise TreeError(

@@ -39,7 +39,7 @@ class Settings:
     warn: int = 0
     mail: str = ""
     exclude: tuple[str, ...] = ()
-    empty_folders: bool = False
+    empty_directories: bool = False
     # age counts from the last change alone
     ignore_reads: bool = False
     mounted: bool = False

@@ -45,7 +45,7 @@ class Watch:
         self._claimed: float | None = None
 
     def reason_to_end(self, process: Process | None, beat: Heartbeat | None, timeout_s: float, now: float) -> str:
-        """Why this controller's slurmctld must not go on; '' where it may.
+        """Why this controller's slurmctld must not continue; '' where it may.
 
         `process` is None while none runs, `beat` is None while the file can't be read; `timeout_s` is SlurmctldTimeout.
         """
@@ -97,7 +97,7 @@ def running() -> Process | None:
 
 
 def now() -> float:
-    """A clock that nobody sets, and that goes on while the machine sleeps."""
+    """A clock that nobody sets, and that continues while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 

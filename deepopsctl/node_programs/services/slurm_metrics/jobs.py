@@ -100,7 +100,7 @@ def _job(record: list[str]) -> Job:
 
 
 def tasks(number: str) -> int:
-    """How many tasks of an array one line stands for: 23 for `6_[1-20,40-60:10%2]`, 1 for what is no array."""
+    """How many tasks of an array one line stands for: 23 for `6_[1-20,40-60:10%2]`, 1 for what is not an array."""
     match = _TASKS.search(number)
     return sum(_length(part) for part in match[1].split(",")) if match else 1
 

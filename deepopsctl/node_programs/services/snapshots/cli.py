@@ -128,7 +128,9 @@ class Btrfs:
     def prepare(self) -> None:
         """Make the directory of the snapshots, which is root's: nobody else could put anything in their place."""
         if os.stat(self.path).st_ino != _ROOT_INODE:
-            raise SnapshotError("is no subvolume of btrfs and no dataset of ZFS: `btrfs subvolume create` makes one")
+            raise SnapshotError(
+                "is neither a subvolume of btrfs nor a dataset of ZFS: `btrfs subvolume create` makes one"
+            )
         with contextlib.suppress(FileExistsError):
             os.mkdir(self.directory, 0o755)
         for each in (self.path, self.directory):

@@ -94,6 +94,6 @@ def lost(token: str) -> str:
     """What to know when the submit host stays away."""
     name = f"deepopsctl-burnin-{token}"
     return (
-        f"the submit host does not answer any more; the jobs go on (squeue --name={name}-load) and leave their "
+        f"the submit host does not answer any more; the jobs continue (squeue --name={name}-load) and leave their "
         f"results in the user's home on each node: {name}-*.out"
     )

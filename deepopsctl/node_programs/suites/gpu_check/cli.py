@@ -54,17 +54,14 @@ def _run(options: argparse.Namespace) -> int:
     if options.burn:
         return _burn(options)
     earlier = [result for path in options.earlier for result in read_results(path)]
-    if options.former_evaluate:
-        sys.stderr.write("warning: --judge is called --evaluate now; the next release refuses it\n")
-    evaluated = options.evaluate or options.former_evaluate
-    if evaluated:
-        results = [result for path in evaluated for result in read_results(path)]
+    if options.evaluate:
+        results = [result for path in options.evaluate for result in read_results(path)]
     else:
         results = [measure_node(_order(options), _report_progress)]
     expected = {result["node"]: options.expect for result in results if options.expect}
     checks = evaluate(results, earlier, expected)
     code = exit_code(checks)
-    if code == OK and not (evaluated or options.inventory or is_measured(results)):
+    if code == OK and not (options.evaluate or options.inventory or is_measured(results)):
         # busy, hidden, or cut into slices, every one
         code = NOT_FIT
     if options.json:
@@ -85,7 +82,7 @@ def _burn(options: argparse.Namespace) -> int:
 
 
 def exit_code(checks: list[dict[str, str]]) -> int:
-    """Nothing measured is no success."""
+    """Nothing measured is not success."""
     return {FAIL: FAILED, SKIP: NOT_FIT}.get(status_of(checks), OK)
 
 
@@ -149,8 +146,6 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="evaluate results of --json, measure nothing",
     )
-    # the former name, for one release
-    add("--judge", dest="former_evaluate", nargs="+", type=Path, default=[], help=argparse.SUPPRESS)
     add("--earlier", nargs="+", type=Path, default=[], metavar="FILE", help="earlier results to compare with")
     add("--bounds", action="store_true", help="print the table of models and their bounds")
     add("--pack", type=Path, metavar="FILE", help="write gpucheck as one file that runs on any node")

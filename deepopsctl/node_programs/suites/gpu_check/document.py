@@ -22,7 +22,7 @@ def document(results: list[Any], checks: list[dict[str, str]]) -> dict[str, Any]
     return {
         "schema": SCHEMA,
         "command": COMMAND,
-        # no passed check is no success
+        # no passed check is not success
         "ok": status_of(checks) in (PASS, WARN),
         "results": results,
         "checks": checks,
@@ -50,7 +50,7 @@ def read_results(path: Path) -> list[Any]:
 
 def _demand_shape(path: Path, result: Any) -> None:
     if not isinstance(result, dict):
-        raise UnreadableError(f"{path}: a result is no object")
+        raise UnreadableError(f"{path}: a result is not an object")
     if result.get("schema") != SCHEMA:
         raise UnreadableError(f"{path}: schema {result.get('schema')}, this gpucheck reads {SCHEMA}")
     for key, expected_type in _SHAPE.items():

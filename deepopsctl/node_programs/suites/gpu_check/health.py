@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Callable
 
 from .bounds import figures_of
-from .results import FAIL, PASS, SKIP, WARN, check, either, target_of, who
+from .results import FAIL, PASS, SKIP, WARN, check, target_of, who
 
 Gpu = Any  # one entry of `gpus` in the result: plain JSON
 Outcome = Any  # (status, measured, expected, unit, what is wrong and what to do)
@@ -192,7 +192,7 @@ def _fabric(gpu: Gpu) -> Outcome:
     if state["status"]:
         text = f"the fabric took the GPU with error {state['status']}: journalctl -u nvidia-fabricmanager"
         return FAIL, f"error {state['status']}", "completed", "", text
-    faults = ", ".join(either(state, "faults", "ills"))
+    faults = ", ".join(state["faults"])
     if faults:
         return (
             FAIL,

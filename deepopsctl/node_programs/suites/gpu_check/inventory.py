@@ -7,7 +7,6 @@ from typing import Any
 
 from . import nvmlabi as abi
 from .nvml import Nvml, NvmlError, known
-from .results import with_former
 
 
 def driver_facts(nvml: Nvml) -> dict[str, Any]:
@@ -181,9 +180,7 @@ def fabric(nvml: Nvml, handle: abi.Handle) -> dict[str, Any]:
     return {
         "state": abi.FABRIC_STATES.get(info.state, str(info.state)),
         "status": info.status,
-        **with_former(
-            "faults", "ills", [word for shift, word in abi.FABRIC_FAULTS.items() if info.health >> shift & 3 == 1]
-        ),
+        "faults": [word for shift, word in abi.FABRIC_FAULTS.items() if info.health >> shift & 3 == 1],
     }
 
 

@@ -11,8 +11,8 @@ from ..._shared.checks import FAIL, PASS, SKIP, WARN
 SUITE = "gpu"
 _ORDER = (PASS, SKIP, WARN, FAIL)
 __all__ = [
-    "FAIL", "PASS", "SKIP", "WARN", "check", "either", "gave_number", "gpu_count", "is_measured", "status_of",
-    "target_of", "who", "with_former", "worst",
+    "FAIL", "PASS", "SKIP", "WARN", "check", "gave_number", "gpu_count", "is_measured", "status_of",
+    "target_of", "who", "worst",
 ]  # fmt: skip
 
 # one check of this suite, without its name
@@ -22,16 +22,6 @@ check = partial(checks.check, SUITE)
 def worst(*statuses: str) -> str:
     """The worst status."""
     return max(statuses, key=_ORDER.index)
-
-
-def with_former(key: str, former: str, value: Any) -> dict[str, Any]:
-    """A value under its key, and for one release under the key's former name as well."""
-    return {key: value, former: value}
-
-
-def either(part: Any, key: str, former: str) -> Any:
-    """A value under its key; results of an older gpucheck have it under the former name."""
-    return part[key] if key in part else part[former]
 
 
 def target_of(node: str, gpu: dict[str, Any]) -> str:

@@ -101,7 +101,7 @@ def _evaluate(cluster: str, name: str, uid: int, groups: Sequence[int], output: 
 
 
 def _become(entry: pwd.struct_passwd, groups: Sequence[int]) -> None:
-    """Go on as that user, for good: root touches nothing of the user's."""
+    """Continue as that user, for good: root touches nothing of the user's."""
     os.setgroups(list(groups))
     os.setgid(entry.pw_gid)
     os.setuid(entry.pw_uid)

@@ -290,7 +290,7 @@ def _checkpoint(texts: Texts, jobs: Sequence[str]) -> tuple[str, bool]:
     text = _output(texts, "checkpoint", jobs[0])
     starts = re.findall(r"^start (\d+) from step (\d+)$", text, re.MULTILINE)
     saved = re.findall(r"^saved step (\d+)$", text, re.MULTILINE)
-    # each start goes on where the one before it has saved
+    # each start continues where the one before it has saved
     continued = [step for _start, step in starts[1:]] == saved[:-1] and [start for start, _step in starts] == [
         str(number) for number in range(1, len(starts) + 1)
     ]

@@ -12,7 +12,7 @@ _BEGINNING = '{\n "schema":'
 
 
 def argv(arguments: Sequence[str]) -> list[str]:
-    """The command that reads the archive from its input and runs gpucheck; a GPU that fails is no failed job."""
+    """The command that reads the archive from its input and runs gpucheck; a GPU that fails is not a failed job."""
     return archive.argv("suites.gpu_check.cli", *arguments)
 
 

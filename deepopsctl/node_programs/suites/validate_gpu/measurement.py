@@ -52,7 +52,7 @@ def options(place: Placement, nodes: Sequence[Record]) -> list[str]:
 
 
 def measure(session: Session, inputs: Inputs, place: Placement, node: Record) -> Measured:
-    """Run it; output that is no result is reported as the reason."""
+    """Run it; output that is not a result is reported as the reason."""
     name, gpus = place.nodes[0], slurm_output.gpu_count(node.get("Gres", ""))
     reason = obstacle(node)
     if reason:
@@ -83,7 +83,7 @@ def _description(gpus: int) -> str:
 
 
 def _cpus(node: Record) -> int:
-    # what Slurm keeps for itself is no job's
+    # what Slurm keeps for itself is not a job's
     most = slurm_output.number(node, "CPUEfctv") or slurm_output.number(node, "CPUTot")
     return max(1, most - slurm_output.number(node, "CPUAlloc"))
 

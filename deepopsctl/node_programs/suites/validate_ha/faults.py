@@ -46,7 +46,7 @@ def script(fault: str, seconds: int, *, with_slurmdbd: bool) -> str:
 
 
 def start(fault: str, seconds: int, *, with_slurmdbd: bool) -> command.Result:
-    """Have systemd run it: it goes on without the connection, which it may cut."""
+    """Have systemd run it: it continues without the connection, which it may cut."""
     options = ["--unit=" + UNIT, "--collect", f"--on-active={DELAY_S}", "--timer-property=AccuracySec=100ms"]
     text = script(fault, seconds, with_slurmdbd=with_slurmdbd)
     return command.run(["systemd-run", *options, "/bin/sh", "-c", text], 30)

@@ -54,7 +54,7 @@ def begin(request: dict[str, Any]) -> dict[str, Any]:
         end(request)
         started_late = f"no job starts within {START_LIMIT_S:.0f} s"
         why = started_late if runs and not starts else "no job can be submitted"
-        message = f"{why}: nothing could be seen to go on"
+        message = f"{why}: nothing could be seen to continue"
         return {"jobs": [], "checks": [checks.skipped(SUITE, "ha-controllers", "cluster", message)]}
     _wait_until_saved(config["directory"])
     good = checks.check(SUITE, "ha-controllers", "cluster", checks.PASS, host, first)
@@ -122,7 +122,7 @@ def _heartbeats_of_the_first(directory: str) -> set[int]:
 
 def _kept_storage(config: dict[str, Any], stamps: set[int]) -> str:
     """The usual cause, where it can be seen: the first controller, cut off, still writes heartbeats."""
-    # one of before the fault, and one that was on its way
+    # one from before the fault, and one that was on its way
     if len(stamps) < 3:
         return ""
     return (

@@ -18,7 +18,7 @@ STORES = "prometheus-stores"
 _NEWEST_S = 60.0
 # a target that was just added is scraped within its interval, once the list of targets was read
 _FIRST_S = 15.0
-# one missed scrape is no news, three are; of short intervals more
+# one missed scrape is not news, three are; of short intervals more
 _MISSED, _MISSED_S = 3, 30.0
 # share of its interval that a scrape may take before it is reported
 _SLOW = 0.5
@@ -58,7 +58,7 @@ def evaluate(prometheus: Prometheus, cluster: str, wanted: Sequence[Wanted], sel
     keys = [target.key for target in mine]
     scraped = _scraped_again(prometheus, keys)
     if any(key in scraped and scraped[key]["health"] == "down" for key in keys):
-        # one answer that came too late is no news: what is down is so twice
+        # one answer that came too late is not news: what is down is so twice
         scraped = _scraped_again(prometheus, keys)
     return [_one(target, scraped.get(target.key), time.time()) for target in mine] + [
         _unexpected(cluster, scraped, {target.key for target in wanted})
@@ -83,7 +83,7 @@ def _problem(target: Wanted, scraped: Mapping[str, Any] | None, since: float) ->
     if scraped is None:
         return f"{target.address} is not in its list of targets"
     if scraped["health"] == "up" or (scraped["health"] == "unknown" and waited > _FIRST_S):
-        # one of a long interval is asked later: that it was not is no fault
+        # one of a long interval is asked later: that it was not is not a fault
         return ""
     error = one_line(scraped.get("lastError", "")) or "not scraped yet"
     return f"{scraped.get('scrapeUrl', target.address)}: {error}"

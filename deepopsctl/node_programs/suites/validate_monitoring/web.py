@@ -86,7 +86,7 @@ class Service(NamedTuple):
         except urllib.error.URLError as error:
             raise NoAnswer(f"{self.url} does not answer: {error.reason}") from None
         except (OSError, http.client.HTTPException) as error:
-            # one that stops within its answer, or is no web server
+            # one that stops within its answer, or is not a web server
             why = getattr(error, "strerror", None) or one_line(str(error))
             raise NoAnswer(f"{self.url} does not answer: {why}") from None
 

@@ -19,7 +19,7 @@ Result = dict[str, Any]
 
 
 class Child:
-    """A started process, and its answer; with `stay` it goes on after its answer, until it is ended."""
+    """A started process, and its answer; with `stay` it continues after its answer, until it is ended."""
 
     def __init__(self, do: Callable[[], Result], stay: Callable[[], None] | None = None) -> None:
         reading, writing = os.pipe()

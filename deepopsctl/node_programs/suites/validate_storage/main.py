@@ -24,7 +24,7 @@ def mounts(request: dict[str, Any]) -> Result:
 
     Every touch of a file system is made by a process of its own with a time limit. `user` is the ordinary user where
     sudo names none, `writes` whether he tries to write here; jobs do on compute nodes. `quotas` is what storage_quota
-    returned as `differences`. `seen` of the result is what trials may go on with.
+    returned as `differences`. `seen` of the result is what trials may continue with.
     """
     node = node_checks.Node(
         request["node"],

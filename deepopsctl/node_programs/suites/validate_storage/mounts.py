@@ -99,7 +99,7 @@ def _option_difference(option: str, shown: Mapping[str, str], type_name: str) ->
 
 
 def name_bound(mount: Mounted | None) -> float:
-    """How long another node may go on not seeing a new name, by the promise of this mount (seconds)."""
+    """How long another node may continue not seeing a new name, by the promise of this mount (seconds)."""
     if mount is None or mount.type not in _KERNELS["nfs"]:
         return 0.0
     shown = dict(option.partition("=")[::2] for option in mount.options)

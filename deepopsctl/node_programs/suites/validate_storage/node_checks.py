@@ -25,7 +25,7 @@ Result = children.Result
 
 
 class NodeReport(NamedTuple):
-    """Checks, and by entry what trials may go on with."""
+    """Checks, and by entry what trials may continue with."""
 
     checks: list[Check]
     seen: dict[str, Seen]

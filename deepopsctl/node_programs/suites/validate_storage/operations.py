@@ -172,7 +172,7 @@ def remove(directories: list[str]) -> Result:
 
 
 def answers(path: str) -> Result:
-    """Ask the file system for its size: a server that is away makes this hang. Reports a path that is no directory."""
+    """Ask the file system for its size: a server that is away makes this hang. Reports what is not a directory."""
     status = os.statvfs(path)
     return {"bytes": status.f_blocks * status.f_frsize, "directory": stat.S_ISDIR(os.stat(path).st_mode)}
 

@@ -92,7 +92,7 @@ def _obstacle(context: TrialContext, nodes: Sequence[str]) -> str:
 def _with_room(
     context: TrialContext, rate_type: RateType, results: Mapping[str, dict[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-    """Those that did not come to the end of the user's quota: that is no fault, and no rate."""
+    """Those that did not come to the end of the user's quota: that is not a fault, and no rate."""
     full = [node for node, result in results.items() if any(text in str(result.get("error", "")) for text in _FULL)]
     context.skip(rate_type.name, full, "the user may not write as much there: see validate_storage_size_mb")
     return {node: result for node, result in results.items() if node not in full}

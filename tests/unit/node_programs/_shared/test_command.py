@@ -49,7 +49,7 @@ def test_a_command_that_is_missing_or_may_not_run_is_reported(tmp_path: Path) ->
     [
         pytest.param("sleep 1000 & echo $! > pid; wait", id="the command hangs"),
         pytest.param("sleep 1000 & echo $! > pid", id="its child keeps the output open"),
-        pytest.param("echo $$ > pid; exec >&- 2>&-; exec sleep 1000", id="it closes its output and goes on"),
+        pytest.param("echo $$ > pid; exec >&- 2>&-; exec sleep 1000", id="it closes its output and continues"),
     ],
 )
 def test_a_command_that_does_not_end_is_ended_with_its_children(tmp_path: Path, script: str) -> None:

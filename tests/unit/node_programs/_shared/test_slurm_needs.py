@@ -44,6 +44,14 @@ def test_a_program_that_can_be_run_and_a_pattern_without_a_match_are_fine(readab
     assert faults(programs=[{"key": "HealthCheckProgram", "path": "/bin/true"}]) == []
 
 
+def test_where_slurm_knows_no_patterns_one_is_the_name_of_a_file(tmp_path: Path) -> None:
+    pattern = f"{script(tmp_path / 'check')}*"
+
+    assert faults(programs=[{"key": "HealthCheckProgram", "path": pattern}]) == [
+        f"HealthCheckProgram={pattern} is not there"
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "mode", "words"),
     [
@@ -120,7 +128,7 @@ def test_directories_must_be_there_or_be_possible(tmp_path: Path) -> None:
         f"SlurmdLogFile: the directory {tmp_path}/a is not there"
     ]
     assert faults(directories=[{"key": "SlurmdSpoolDir", "path": below, "made": True}]) == [
-        f"SlurmdSpoolDir: {tmp_path}/file is no directory"
+        f"SlurmdSpoolDir: {tmp_path}/file is not a directory"
     ]
 
 

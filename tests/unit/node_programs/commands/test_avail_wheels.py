@@ -93,7 +93,7 @@ def test_no_wheel_of_a_name_is_an_exit_status(capsys: pytest.CaptureFixture[str]
     assert "not a version as pip has it: torch>>2" in capsys.readouterr().err
     with pytest.raises(SystemExit, match="2"):
         avail_wheels.main(["torch", "--python", "3"])
-    assert "3 is no version such as 3.13" in capsys.readouterr().err
+    assert "3 is not a valid version such as 3.13" in capsys.readouterr().err
 
 
 def test_without_a_wheelhouse_it_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -126,7 +126,7 @@ def test_an_archive_that_is_cut_off_fails(
 @pytest.mark.parametrize(
     ("program", "path", "missing", "message"),
     [
-        (stage_in, "/etc/hostname", "SLURM_JOB_ID", "this is no job"),
+        (stage_in, "/etc/hostname", "SLURM_JOB_ID", "this is not a job"),
         (stage_in, "/etc/hostname", "SLURM_TMPDIR", "SLURM_TMPDIR is not set"),
         (stage_in, "/nowhere/x.tar", "SCRATCH", "/nowhere/x.tar: No such file or directory"),
         (stage_out, "results", "SCRATCH", "SCRATCH is not set"),

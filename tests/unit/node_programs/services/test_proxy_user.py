@@ -100,13 +100,16 @@ def test_each_question_of_squid_gets_the_answer_of_its_channel() -> None:
 
 
 def test_a_node_that_does_not_answer_is_asked_once() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as node:
-        port = node.getsockname()[1]
-    nodes = helper.Nodes(port)
-    assert nodes.user("127.0.0.1", 1, 2) == "-"
+    with socket.socket() as taken:
+        # bound, so that no other process gets the port, and nobody listens
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        nodes = helper.Nodes(port)
+        assert nodes.user("127.0.0.1", 1, 2) == "-"
 
-    with answering("127.0.0.1", on=port), connected(socket.AF_INET, "127.0.0.1") as connection:
-        assert nodes.user(*connection) == "-"
+        with answering("127.0.0.1", on=port), connected(socket.AF_INET, "127.0.0.1") as connection:
+            assert nodes.user(*connection) == "-"
 
 
 def test_many_clients_that_say_nothing_neither_fill_memory_nor_keep_a_proxy_waiting() -> None:

@@ -40,7 +40,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_what_is_no_subvolume_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SnapshotError, match="no subvolume of btrfs"):
+    with pytest.raises(SnapshotError, match="neither a subvolume of btrfs"):
         Btrfs(str(tmp_path)).prepare()
 
 

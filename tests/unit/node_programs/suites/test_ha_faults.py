@@ -48,7 +48,7 @@ def test_jobs_are_cancelled_by_name_also_where_their_submission_came_too_late(
     result = main.main({"phase": "begin", "token": "abc"})
 
     assert result["jobs"] == []
-    message = "no job can be submitted: nothing could be seen to go on"
+    message = "no job can be submitted: nothing could be seen to continue"
     assert [check["message"] for check in result["deepops"]["checks"]] == [message]
     whats = ("runs", "waits", "killed", "frozen", "cut-off")
     assert cancelled == [f"--name=deepopsctl-ha-abc-{what}" for what in whats]

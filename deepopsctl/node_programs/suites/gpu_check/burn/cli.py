@@ -25,7 +25,7 @@ def burn(options: Any, report_progress: Callable[[str], None]) -> dict[str, Any]
 
 def document(result: dict[str, Any], checks: list[dict[str, str]]) -> dict[str, Any]:
     """What --json prints."""
-    # no passed check is no success, nor is a run that ended early
+    # no passed check is not success, nor is a run that ended early
     good = status_of(checks) in (PASS, WARN) and not result["ended"]
     return {"schema": SCHEMA, "command": COMMAND, "ok": good, "result": result, "checks": checks}
 
@@ -54,7 +54,7 @@ class Stop:
             signal.signal(number, self._note)
 
     def reason(self) -> str:
-        """Why the load has to end; '' while it may go on."""
+        """Why the load has to end; '' while it may continue."""
         return self._reason
 
     def _note(self, number: int, frame: FrameType | None) -> None:

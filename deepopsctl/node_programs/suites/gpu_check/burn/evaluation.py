@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any, Iterator
 
 from ..health import BRAKES, SOFT
-from ..results import FAIL, PASS, SKIP, WARN, check, either, gpu_count, target_of, who
+from ..results import FAIL, PASS, SKIP, WARN, check, gpu_count, target_of, who
 
 Result = Any  # one node's result: plain JSON
 Gpu = Any  # one entry of its `gpus`
@@ -72,12 +72,12 @@ def _node(result: Result) -> Checks:
 
 def _cpu(node: str, cpu: Any) -> dict[str, str]:
     measured = f"{cpu['cores']} cores, {cpu['rounds']} rounds"
-    return _answers("burn-cpu", node, either(cpu, "faults", "ills"), cpu["rounds"], measured)
+    return _answers("burn-cpu", node, cpu["faults"], cpu["rounds"], measured)
 
 
 def _memory(node: str, memory: Any) -> dict[str, str]:
     measured = f"{memory['mib']} MiB, {memory['verified_mib']} MiB verified"
-    return _answers("burn-memory", node, either(memory, "faults", "ills"), memory["verified_mib"], measured)
+    return _answers("burn-memory", node, memory["faults"], memory["verified_mib"], measured)
 
 
 def _answers(name: str, node: str, faults: list[Any], done: int, measured: str) -> dict[str, str]:

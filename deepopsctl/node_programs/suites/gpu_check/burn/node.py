@@ -15,7 +15,6 @@ from typing import Any, Callable, NamedTuple
 from ..inventory import driver_facts, inventory
 from ..measuring import Order as Measuring, obstacle
 from ..nvml import MissingError, Nvml, NvmlError
-from ..results import with_former
 from ..simulated import simulated
 from .memory import MEMORY_SHARE, memory_of_node
 from .sensors import KernelLog, counters, difference, temperature
@@ -146,12 +145,12 @@ def _cpu_side(workers: list[Worker], seconds: float) -> dict[str, Any]:
             "rates": [
                 {"core": worker.order["core"], **trend(worker.rates.get("rounds", []), seconds)} for worker in cores
             ],
-            **with_former("faults", "ills", [fault for fault in faults if fault["where"] == "cpu"]),
+            "faults": [fault for fault in faults if fault["where"] == "cpu"],
         },
         "memory": {
             "mib": sum(worker.totals["bytes"] for worker in cores) // 2**20,
             "verified_mib": sum(worker.totals["verified"] for worker in cores) // 2**20,
-            **with_former("faults", "ills", [fault for fault in faults if fault["where"] == "memory"]),
+            "faults": [fault for fault in faults if fault["where"] == "memory"],
         },
     }
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from deepopsctl.node_programs.commands.job_report import records, summary, values
+from deepopsctl.node_programs._shared import values
+from deepopsctl.node_programs.commands.job_report import records, summary
 from deepopsctl.node_programs.commands.job_report.advice import advise
 from deepopsctl.node_programs.commands.job_report.asking import UnansweredError, jobs
 from deepopsctl.node_programs.commands.job_report.cli import main

@@ -58,7 +58,7 @@ def test_blocks_that_are_merged_meanwhile_are_saved_as_the_new_one(
 
 
 def test_no_file_that_a_link_leads_to_and_none_of_another_user_is_saved(data: Path, tmp_path: Path) -> None:
-    with pytest.raises(BackupError, match="no file of Prometheus"):
+    with pytest.raises(BackupError, match="not a file of Prometheus"):
         monitoring._copy_block(str(data / FIRST), str(tmp_path / "set"), os.getuid() + 1)
     (data / FIRST / "index").unlink()
     (data / FIRST / "index").symlink_to(data / SECOND / "index")

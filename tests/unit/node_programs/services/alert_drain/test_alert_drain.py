@@ -83,7 +83,7 @@ class TestResuming:
     def test_a_node_is_resumed_when_its_alert_has_ended_for_long_enough(self) -> None:
         assert self.after((0, []), (599, [])) == []
         assert self.after((0, []), (599, []), (600, [])) == ["gpu01"]
-        # one round is no evidence
+        # one round is not an evidence
         assert self.after((100_000, [])) == []
         # an alert that comes back begins the wait again
         assert self.after((0, []), (300, [alert("gpu01")]), (600, [])) == []
@@ -253,7 +253,7 @@ class TestTheProgram:
         assert "# TYPE deepops_alertdrain_drains_total counter\n" in text
 
     @pytest.mark.parametrize(
-        ("more", "fault"), [({"limits": 1}, "unknown keys"), ({"url": "file:///etc/passwd"}, "no address of http")]
+        ("more", "fault"), [({"limits": 1}, "unknown keys"), ({"url": "file:///etc/passwd"}, "not an address of http")]
     )
     def test_a_configuration_that_makes_no_sense_is_refused(
         self, tmp_path: Path, more: dict[str, object], fault: str

@@ -279,13 +279,10 @@ def test_who_is_taken_out_while_it_sends_is_heard_no_more(tmp_path: Path) -> Non
         assert stream.recv(100) == b""
 
 
-@pytest.mark.parametrize("name", ["proxy", "door"])
-def test_the_unit_of_the_former_release_starts_the_proxy_too(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_proxy_without_its_files_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = {f"--{option}={tmp_path / 'gone'}" for option in ("certificate", "key", "authority", "members")}
 
-    assert cli.main([name, *files, "--store=19531"]) == cli.FAILED
+    assert cli.main(["proxy", *files, "--store=19531"]) == cli.FAILED
     assert "No such file" in capsys.readouterr().err
 
 

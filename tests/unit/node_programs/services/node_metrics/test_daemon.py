@@ -117,14 +117,12 @@ class TestTheDaemon:
 
 
 class TestTheProgram:
-    # "folder" is in the file that the former release wrote
-    @pytest.mark.parametrize("key", ["directory", "folder"])
-    def test_ends_when_it_is_reported_to_and_leaves_nothing(self, tmp_path: Path, key: str) -> None:
+    def test_ends_when_it_is_reported_to_and_leaves_nothing(self, tmp_path: Path) -> None:
         config = tmp_path / "nodemetrics.json"
         directory = tmp_path / "textfiles"
         directory.mkdir()
         jobs = {"cgroup": str(tmp_path), "map": str(tmp_path / "jobs"), "dcgm": str(tmp_path / "gpus")}
-        config.write_text(json.dumps({key: str(directory), "interval_s": 0.05, "collectors": {"jobs": jobs}}))
+        config.write_text(json.dumps({"directory": str(directory), "interval_s": 0.05, "collectors": {"jobs": jobs}}))
         code = "from deepopsctl.node_programs.services.node_metrics.cli import main; main()"
         program = [sys.executable, "-c", code, "--config", str(config)]
         running = subprocess.Popen(program, cwd=ROOT)

@@ -322,13 +322,16 @@ class TestTheCollector:
 
 class TestSlurmsSettings:
     def test_name_our_programs_and_keep_the_rest(self) -> None:
-        assert with_job_map({"prolog": "/site/prolog", "MaxJobCount": 5, "Epilog": None}) == {
+        assert with_job_map({"prolog": "/site/prolog", "MaxJobCount": 5, "Epilog": None}, monitored=True) == {
             "MaxJobCount": 5,
             "Prolog": "/etc/slurm/deepops/prolog",
             "Epilog": "/etc/slurm/deepops/epilog",
         }
 
     def test_refuse_by_name_a_program_that_ours_could_not_call(self) -> None:
-        assert refused_with_job_map({"PROLOG": "prolog.sh", "Epilog": "/site/epilog.d/*", "TaskProlog": "x"}) == [
+        settings = {"PROLOG": "prolog.sh", "Epilog": "/site/epilog.d/*", "TaskProlog": "x"}
+
+        assert refused_with_job_map(settings, monitored=True) == [
             "PROLOG: with monitoring it must be an absolute path or pattern, and prolog.sh is none"
         ]
+        assert refused_with_job_map(settings, monitored=False) == []

@@ -42,7 +42,7 @@ def wanted(path: str, *, required: bool = False, automount: bool = False) -> dic
         ("/scratch", False, 0),
         ("/proj", True, 1),
         ("/proj", False, 1),
-        # a directory in a file system is no mount
+        # a directory in a file system is not a mount
         ("/home/alice", False, 0),
     ],
 )

@@ -158,7 +158,7 @@ def test_what_is_excluded_stays(root: Path, pattern: str, kept: set[str]) -> Non
 def test_empty_directories_go_only_where_it_is_reported_and_never_on_the_first_level(root: Path) -> None:
     for name in ("alice/old/older", "bob"):
         (root / name).mkdir(parents=True)
-    keeping, removing = settings(root, mode="delete"), settings(root, mode="delete", empty_folders=True)
+    keeping, removing = settings(root, mode="delete"), settings(root, mode="delete", empty_directories=True)
 
     assert listed(keeping) == []
     assert listed(removing) == [b"alice/old/older"]
@@ -269,7 +269,7 @@ def test_sockets_pipes_and_devices_are_counted_and_left(root: Path) -> None:
         if os.geteuid() == 0:
             os.mknod(root / "alice/null", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
 
-        summary = apply(settings(root, mode="delete", empty_folders=True), LATER)
+        summary = apply(settings(root, mode="delete", empty_directories=True), LATER)
 
     assert summary.looked_at["special"] >= 2
     assert summary.deleted == 0
@@ -314,7 +314,7 @@ def test_refuses_a_tree_that_holds_homes_or_the_system_under_another_name(root: 
     done = with_mounts(f"{place.format(root=root)} && {configured(root)}", "-ec")
 
     assert done.returncode == cli.PROBLEMS, done.stderr
-    assert "is no scratch and is never purged" in done.stderr
+    assert "is not scratch and is never purged" in done.stderr
 
 
 @as_root
@@ -379,7 +379,7 @@ def test_a_directory_that_cannot_be_read_is_a_problem_and_no_end(root: Path) -> 
 
 
 def attacked(root: Path, attack: Callable[[], object]) -> list[str]:
-    """List, let the owner do something between the first and the second deletion, go on; why each was kept."""
+    """List, let the owner do something between the first and the second deletion, continue; why each was kept."""
     result: list[Record] = []
     list_due(settings(root), LATER, result.append)
     result.sort(key=lambda record: record.path)

@@ -54,10 +54,10 @@ def test_a_load_that_ended_early_passes_nothing_and_says_how_far_it_came() -> No
 @pytest.mark.parametrize(
     ("changes", "name", "status", "says"),
     [
-        ({"memory": {"mib": 8, "verified_mib": 4, "ills": [
+        ({"memory": {"mib": 8, "verified_mib": 4, "faults": [
             {"core": 3, "status": "wrong", "message": "memory: 1 of 4194304 bytes are wrong", "where": "memory"},
         ]}}, "burn-memory", "fail", "gpu01 core 3: memory: 1 of"),
-        ({"memory": {"mib": 0, "verified_mib": 0, "ills": []}}, "burn-memory", "skip", "no memory to spare"),
+        ({"memory": {"mib": 0, "verified_mib": 0, "faults": []}}, "burn-memory", "skip", "no memory to spare"),
         ({"counters": {**QUIET, "memory_uncorrected": 1}}, "burn-hardware", "fail", "1 uncorrected memory errors"),
         ({"counters": {**QUIET, "memory_corrected": 5}}, "burn-hardware", "warn", "a DIMM grows weak"),
         ({"counters": UNKNOWN}, "burn-hardware", "skip", "no error counter"),

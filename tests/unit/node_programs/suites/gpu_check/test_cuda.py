@@ -1,6 +1,6 @@
 """Our side of libcuda, cuBLAS and NCCL: every measurement run against stand-ins in C, healthy and with faults.
 
-That shows that calls are made as cuda.h has them and that wrong results are noticed. It is no proof of CUDA: the rates
+That shows that calls are made as cuda.h has them and that wrong results are noticed. It proves nothing of CUDA: rates
 are nonsense, and no PTX is compiled (docs/reference/gpucheck.md says what was proven).
 """
 
@@ -88,7 +88,7 @@ class TestFaults:
             ("flip", "host_link", "wrong", "what came back is not what was sent"),
             ("flip", "fp32", "wrong", "fp32: 1 of 2048 results are wrong"),
             ("flip", "bf16", "wrong", "results are wrong"),
-            # a test that cannot fail is no test
+            # a test that cannot fail is not a test
             ("blind", "memory_test", "wrong", "the memory test did not find the error that it had planted"),
             ("old", "bf16", "skip", "compute capability 7.0: bf16 matrices came with 8.0"),
         ],

@@ -127,7 +127,7 @@ class TestHealthy:
 
 ECC = {"mode": {"now": True, "after_reboot": True}, "corrected": 4, "corrected_ever": 4, "uncorrected_ever": 1}
 OFF = {"now": False, "after_reboot": False}
-FABRIC = {"state": "completed", "status": 0, "ills": []}
+FABRIC = {"state": "completed", "status": 0, "faults": []}
 ROWS = {"corrected": 0, "uncorrected": 1}
 LOAD = {"sm": 1200, "power": 500.0, "temperature": 60, "generation": 5, "width": 16, "slowdowns": [], "samples": 9}
 PCIE = {"generation": 1, "width": 16, "max_generation": 5, "max_width": 16, "gpu_generation": 5, "replays": 0}
@@ -158,7 +158,7 @@ class TestHealth:
             ("gpu-nvlink", "warn", {"nvlinks": [False] * 18}, "no NVLink is up"),
             ("gpu-fabric", "fail", {"fabric": {**FABRIC, "state": "in progress"}}, "fabricmanager"),
             ("gpu-fabric", "fail", {"fabric": {**FABRIC, "status": 999}}, "error 999"),
-            ("gpu-fabric", "fail", {"fabric": {**FABRIC, "ills": ["unhealthy route"]}}, "trouble"),
+            ("gpu-fabric", "fail", {"fabric": {**FABRIC, "faults": ["unhealthy route"]}}, "trouble"),
             ("gpu-nvlink", "skip", {"name": "NVIDIA H100 PCIe", "nvlinks": [False] * 12}, "no bridge"),
         ],
     )

@@ -89,7 +89,7 @@ class TestFiles:
             ("{", "no JSON"),
             ("[]", "no result of gpucheck"),
             ('{"command": "validate", "results": []}', "no result of gpucheck"),
-            ('{"command": "gpucheck", "results": [3]}', "no object"),
+            ('{"command": "gpucheck", "results": [3]}', "not an object"),
             ('{"command": "gpucheck", "results": [{"schema": 9}]}', "schema 9"),
             ('{"command": "gpucheck", "results": [{"schema": 1, "node": "a"}]}', "when is missing"),
         ],
@@ -147,12 +147,6 @@ class TestCommandLine:
         text = capsys.readouterr().out
         assert text.count("; no GPU was measured") == 2
         assert '"ok": false' in text
-
-    def test_the_former_name_of_an_option_works_with_a_warning(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        assert main(["--judge", *written(tmp_path, result("gpu01"))]) == 0
-        assert "--judge is called --evaluate now" in capsys.readouterr().err
 
     def test_a_file_that_is_no_result_exits_3(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (tmp_path / "x.json").write_text("{", encoding="utf-8")

@@ -46,8 +46,7 @@ class TestCalls:
         assert actual["ecc"]["uncorrected_ever"] == 2**40 + 11
         assert actual["ecc"]["mode"] == {"now": True, "after_reboot": False}
         assert actual["rows"] == {"corrected": 1, "uncorrected": 2, "pending": True, "failed": False}
-        ills = ["unhealthy route"]
-        assert actual["fabric"] == {"state": "completed", "status": 0, "faults": ills, "ills": ills}
+        assert actual["fabric"] == {"state": "completed", "status": 0, "faults": ["unhealthy route"]}
         assert actual["nvlinks"] == [True, True, True, False]
         assert actual["power"] == {"draw": 70.125, "limit": None, "default_limit": None}
 

@@ -62,7 +62,7 @@ class TestMemory:
             # never, or late
             ([0, 100, 300], "", None, True, "fail"),
             ([0, 100, 250], OOM, None, False, "fail"),
-            # another reason is no evidence
+            # another reason is not an evidence
             ([0, 50], "srun: error: Node failure on gpu01", None, False, "fail"),
             # several nodes share a job, and its output
             ([0, 50], f"{OOM}\nsrun: error: gpu[01-02]: tasks 0-1: Out Of Memory", None, False, "pass"),
@@ -169,7 +169,7 @@ class TestOverAsking:
         ("error", "pending", "enforced", "status"),
         [
             ("Requested node configuration is not available", "", "NO", "pass"),
-            # another reason is no evidence
+            # another reason is not an evidence
             ("Invalid account or account/partition combination", "", "NO", "skip"),
             ("", "", "NO", "fail"),
             ("", "Resources", "NO", "fail"),

@@ -163,7 +163,7 @@ class TestANode:
     def test_what_is_not_mounted_is_reported_with_where_files_go_instead_and_nothing_is_tried(
         self, tmp_path: Path
     ) -> None:
-        # a user has mounted something at a path that is no UTF-8
+        # a user has mounted something at a path that is not an UTF-8
         users = "105 23 0:52 / /home/a\udce9 rw - fuse.sshfs me@there: rw\n"
 
         checks, seen = looked([entry(tmp_path)], TABLE + users)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def format_size(value: float) -> str:
