@@ -20,6 +20,7 @@ options:
   node_name: {description: NodeName in slurm.conf where it is not the hostname., type: str, default: ""}
   job_directory:
     description: Directory of jobs that sessions get as C(SLURM_TMPDIR), C(/tmp) where each job has its own; or none.
+    type: str
     default: ""
   login_hosts:
     description: Login nodes that this node believes who a user is, with C(name), C(address) and host C(keys) each.
