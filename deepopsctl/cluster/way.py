@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha1
 from pathlib import Path
@@ -16,6 +16,11 @@ from deepopsctl.model.cluster import Cluster, Node
 def port_of(cluster: Cluster, node: Node) -> int:
     """The node's SSH port, 0 for ssh's default."""
     return node.port or cluster.access.port
+
+
+def one_of_each_kind(nodes: Iterable[Node]) -> list[Node]:
+    """The first node of each set of roles: ~/.ssh/config may have something of its own for each."""
+    return list({node.roles: node for node in reversed(list(nodes))}.values())
 
 
 @dataclass(frozen=True, slots=True)

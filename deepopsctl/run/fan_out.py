@@ -14,7 +14,6 @@ from typing import IO
 MOST_BYTES = 64 << 20
 # what it costs to look at a hundred processes that often does not show
 POLL_S = 0.005
-_SSH_FAILED = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +32,6 @@ class Answer:
     status: int | None
     output: bytes = b""
     errors: str = ""
-
-    @property
-    def reached(self) -> bool:
-        """Whether the node itself answered, by whatever status."""
-        return self.status not in (None, _SSH_FAILED)
 
 
 def ask_all(

@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from deepopsctl.cluster.ssh_login import withheld, without_variables
-from deepopsctl.cluster.way import Way
+from deepopsctl.cluster.way import Way, one_of_each_kind
 from deepopsctl.files import write_atomic
 from deepopsctl.model.cluster import Cluster, Node
 from deepopsctl.run import fan_out
@@ -260,9 +260,7 @@ def ask(request: RunRequest, cluster: Cluster, asked: Questions, content: Path, 
         for name, questions in asked.items()
     }
     nodes = [node for node in cluster.nodes if node.name in asked]
-    # ~/.ssh/config may have something of its own for each kind of node
-    kinds = {node.roles: way.target(node) for node in nodes}
-    start = without_variables(withheld(kinds.values(), os.environ))
+    start = without_variables(withheld(map(way.target, one_of_each_kind(nodes)), os.environ))
 
     def ask_with(text: str, more: bytes, nodes: Iterable[Node]) -> dict[str, fan_out.Answer]:
         words = ["/usr/bin/python3", "-IBc", text, name_there]
@@ -282,15 +280,16 @@ def _read(answers: Mapping[str, fan_out.Answer], asked: Questions) -> Iterator[t
     """The good ones: as many answers as questions, none of which is a failure."""
     for name, answer in answers.items():
         try:
-            parsed = json.loads(answer.output.rpartition(_MARK)[2]) if answer.status == 0 else []
-        except ValueError:
+            parsed = printable_tree(json.loads(answer.output.rpartition(_MARK)[2])) if answer.status == 0 else []
+        except (ValueError, RecursionError):
+            # the second is what a node nests too deeply
             continue
         if (
             isinstance(parsed, list)
             and len(parsed) == len(asked[name])
             and all(isinstance(each, Mapping) and "msg" not in each for each in parsed)
         ):
-            yield name, cast(list[Answer], printable_tree(parsed))
+            yield name, parsed
 
 
 def version(content: Path) -> str:

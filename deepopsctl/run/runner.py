@@ -25,6 +25,7 @@ from deepopsctl import __version__
 from deepopsctl.certificates.validity import period_of, today
 from deepopsctl.cluster.settings import require_settings, require_vault_password
 from deepopsctl.cluster.ssh_login import Target, withheld
+from deepopsctl.cluster.way import one_of_each_kind
 from deepopsctl.content import content_dir, playbook
 from deepopsctl.errors import ControlMachineError, DeepOpsError
 from deepopsctl.run import claim as claims, questions, supervisor
@@ -214,11 +215,11 @@ def _require_all(request: RunRequest) -> None:
 
 
 def _destinations(request: RunRequest) -> list[Target]:
-    """One node for each set of roles: ~/.ssh/config may have something of its own for each."""
+    """A node of each kind, as Ansible's ssh has it."""
     if not request.directory.spec.is_file():
         return []
     cluster = request.directory.cluster()
-    nodes = {node.roles: node for node in reversed(cluster.nodes)}.values()
+    nodes = one_of_each_kind(cluster.nodes)
     return [Target(node.name, node.address or node.name, cluster.access.user) for node in nodes]
 
 

@@ -14,7 +14,8 @@ import pytest
 
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.content import content_dir, playbook
-from deepopsctl.run.questions import GATE, INFO, JOBS, STATUS, Memory, Question, archive, known, left_for_ansible
+from deepopsctl.run import fan_out
+from deepopsctl.run.questions import GATE, INFO, JOBS, STATUS, Memory, Question, _read, archive, known, left_for_ansible
 from deepopsctl.run.request import RunRequest
 
 SPEC = """\
@@ -178,6 +179,21 @@ def test_a_damaged_memory_is_none(tmp_path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
     assert Memory.load(path, "digest").asked == {}
+
+
+@pytest.mark.parametrize(
+    "output",
+    ["", "[]", "{", "3", '["x"]', "[{}, {}]", '[{"msg": "x"}]', "[" * 200_000, '[{"a":' + "[" * 900 + "]" * 900 + "}]"],
+    ids=lambda output: output[:12],
+)
+def test_an_answer_that_is_none_is_no_answer(output: str) -> None:
+    """Root of a node writes it; Ansible asks that node."""
+    sent = fan_out.Answer(0, b"noise of a login\nDEEPOPSCTL-ANSWER " + output.encode())
+    asked = {"gpu01": [Question(INFO, "status", {})]}
+
+    assert dict(_read({"gpu01": sent}, asked)) == {}
+    good = fan_out.Answer(0, b'DEEPOPSCTL-ANSWER [{"deepops": {}}]')
+    assert dict(_read({"gpu01": good}, asked)) == {"gpu01": [{"deepops": {}}]}
 
 
 def test_the_program_has_all_that_it_imports(tmp_path: Path) -> None:
