@@ -41,6 +41,8 @@ STATUS, JOBS = "operate/cluster/status", "operate/cluster/jobs"
 GATE_S = 60.0
 # as that playbook asks the first controller
 _JOBS: Arguments = {"components": [], "digest": "", "slurm": True, "slurm_wait": 0, "slurm_timeout": 30}
+# variables of a run that no question depends on
+_WITHOUT_EFFECT = {"deepops_hold_waiting", "deepops_node_timeout"}
 _MODULES = {f"deepopsctl.cluster.{name}": name for name in (GATE, INFO)}
 _UTILS = "ansible_collections.deepopsctl.cluster.plugins.module_utils"
 _ENTRY = "node.questions"
@@ -179,6 +181,11 @@ class Question:
 
 
 Questions = Mapping[str, Sequence[Question]]
+
+
+def is_repeatable(request: RunRequest) -> bool:
+    """Whether the digest covers all that the questions are made from: a command's own variables are not in it."""
+    return request.extra_vars.keys() <= _WITHOUT_EFFECT
 
 
 def known(request: RunRequest, cluster: Cluster, memory: Memory) -> Questions:

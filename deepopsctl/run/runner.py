@@ -285,8 +285,9 @@ class _Run:
             pending=tuple(sorted(progress.started - progress.done.keys())) if stopped else (),
         )
         run_dir.write(run_dir.summary, outcome.as_object())
-        with suppress(OSError):
-            self._memory.save(self._memory_file)
+        if self._remembers:
+            with suppress(OSError):
+                self._memory.save(self._memory_file)
         if self._desired and request.deploys and not request.check:
             # for any outcome: a node stores the digest only for the steps that succeeded there
             save_desired_state(self._desired, request.directory.hardware, self._last_state)
@@ -315,15 +316,19 @@ class _Run:
         return self.request.directory.runs / "desired.json"
 
     @property
+    def _remembers(self) -> bool:
+        return self.request.directory.spec.is_file() and questions.is_repeatable(self.request)
+
+    @property
     def _memory_file(self) -> Path:
         return self.request.directory.runs / "questions.json"
 
     def _is_answered(self, content: Path, interrupts: Interrupts) -> bool:
         """Ask the nodes without Ansible what it asked before; whether nothing is left for Ansible."""
-        self._memory = Memory.load(self._memory_file, self._desired.digest if self._desired else "")
         request = self.request
-        if not request.directory.spec.is_file():
+        if not self._remembers:
             return False
+        self._memory = Memory.load(self._memory_file, self._desired.digest if self._desired else "")
         cluster = request.directory.cluster()
         asked = questions.known(request, cluster, self._memory)
         if not asked:

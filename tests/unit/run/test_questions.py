@@ -15,7 +15,19 @@ import pytest
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.content import content_dir, playbook
 from deepopsctl.run import fan_out
-from deepopsctl.run.questions import GATE, INFO, JOBS, STATUS, Memory, Question, _read, archive, known, left_for_ansible
+from deepopsctl.run.questions import (
+    GATE,
+    INFO,
+    JOBS,
+    STATUS,
+    Memory,
+    Question,
+    _read,
+    archive,
+    is_repeatable,
+    known,
+    left_for_ansible,
+)
 from deepopsctl.run.request import RunRequest
 
 SPEC = """\
@@ -98,6 +110,14 @@ def test_ansibles_environment_is_its_own(
     monkeypatch.setenv("ANSIBLE_REMOTE_PORT", "2222")
 
     assert asked(directory, memory) == set()
+
+
+def test_a_run_with_variables_of_its_own_neither_keeps_nor_repeats_a_question(directory: ClusterDir) -> None:
+    """`restore` and upgrades have steps of their own, under the same digest."""
+    own: dict[str, Any] = {"deepops_restore": {"settings": {}}}
+
+    assert not is_repeatable(RunRequest(directory, "slurm", extra_vars=own))
+    assert is_repeatable(RunRequest(directory, "slurm", extra_vars={"deepops_hold_waiting": False}))
 
 
 def test_a_deploy_asks_all_nodes_or_none(directory: ClusterDir, memory: Memory) -> None:
