@@ -54,11 +54,11 @@ def read_inputs(content: Path, directory: Path, variables: Sequence[object]) -> 
         for path in _files(root / part for part in parts):
             # lengths keep `a` + `bc` apart from `ab` + `c`
             where, data = path.relative_to(root).as_posix(), path.read_bytes()
-            found = blocks(data) if root == directory and where.startswith(SETTINGS) else None
-            if found is None:
+            named = blocks(data) if root == directory and where.startswith(SETTINGS) else None
+            if named is None:
                 total.update(f"{len(where)}:{len(data)}:".encode() + where.encode() + data)
             else:
-                settings[where] = found
+                settings[where] = named
     return Inputs(total.hexdigest(), settings)
 
 

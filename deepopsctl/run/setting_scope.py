@@ -29,20 +29,20 @@ def blocks(text: bytes) -> Blocks | None:
 
     None for what is anything else: encrypted, a list, JSON, keys in quotes.
     """
-    found: dict[str, list[bytes]] = {}
+    texts: dict[str, list[bytes]] = {}
     lines: list[bytes] = []
     for line in text.splitlines():
-        if line[:1] in (b" ", b"\t") or (line[:1] == b"-" and line[:3] != b"---" and found):
+        if line[:1] in (b" ", b"\t") or (line[:1] == b"-" and line[:3] != b"---" and texts):
             lines.append(line)
         elif not line.strip() or line[:1] == b"#" or line.rstrip() in (b"---", b"..."):
             continue
         elif key := _KEY.match(line):
             # a second value of a name wins, and is read with the first
-            lines = found.setdefault(key[1].decode(), [])
+            lines = texts.setdefault(key[1].decode(), [])
             lines.append(line)
         else:
             return None
-    return {name: b"\n".join(block) for name, block in found.items()}
+    return {name: b"\n".join(block) for name, block in texts.items()}
 
 
 class Scopes:
@@ -57,8 +57,8 @@ class Scopes:
         self._users: dict[bytes, set[bytes]] = defaultdict(set)
         files = [*content.glob("group_vars/**/*.yml"), *content.glob("roles/*/defaults/*.yml")]
         files += content.glob("roles/*/vars/*.yml")
-        ours = (blocks(path.read_bytes()) or {} for path in files)
-        for each in (*ours, *site):
+        defaults = (blocks(path.read_bytes()) or {} for path in files)
+        for each in (*defaults, *site):
             for name, block in each.items():
                 for word in set(_WORD.findall(block)) - {name.encode()}:
                     self._users[word].add(name.encode())
@@ -66,10 +66,10 @@ class Scopes:
     def of(self, name: str) -> frozenset[str] | None:
         """The components that a variable can change; None where that can't be told."""
         names = self._follow(RENAMED.get(name, name).encode())
-        found = frozenset(component for component, words in self._used.items() if names & words)
+        using = frozenset(component for component, words in self._used.items() if names & words)
         # Ansible's own reach all nodes
-        is_known = found and not name.startswith("ansible_") and not names & self._looked_up
-        return found if is_known else None
+        is_known = using and not name.startswith("ansible_") and not names & self._looked_up
+        return using if is_known else None
 
     def _follow(self, name: bytes) -> set[bytes]:
         """The name, and those of all variables that are made of it."""
