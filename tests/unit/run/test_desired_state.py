@@ -115,8 +115,8 @@ def test_nearly_every_setting_of_the_product_is_of_one_component() -> None:
     scopes = Scopes(content_dir(), [])
     of = {name: scopes.of(name) for name in known_names(content_dir())}
 
-    assert of["prometheus_retention"] == scopes.of("monitoring_retention") == {"monitoring"}
-    assert of["slurmctld_verify_timeout"] == {"slurm"}
+    assert of["prometheus_retention"] == scopes.of("monitoring_retention") == frozenset({"monitoring"})
+    assert of["slurmctld_verify_timeout"] == frozenset({"slurm"})
     # alerts are made of it
     assert {"slurm", "monitoring"} <= (of["slurm_config"] or set())
     # looked up by name in Python
