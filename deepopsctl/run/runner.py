@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from types import FrameType, TracebackType
 from typing import Any, BinaryIO
 
@@ -61,8 +61,9 @@ SUDO_THAT_ASKS = (
     " && echo sudo-rs-with-a-password; } || echo sudo)"
 )
 ERROR_LINES = 20
-# What a report says of such a question.
+# What a report says of a question without Ansible: play and task, of some as their playbooks have them.
 QUESTION = ("Compare the nodes with their last good deploy", "Ask the node")
+QUESTIONS = {questions.DOCTOR_PLAYBOOK: ("Check the nodes", "Query every node's state")}
 
 Watch = Callable[[Event], None]
 
@@ -333,26 +334,36 @@ class _Run:
         asked = questions.known(request, cluster, self._memory)
         if not asked:
             return False
+        if not request.components:
+            self._take(self._question_begins())
         pid_file = self.run_dir.private / "supervisor.pid"
-        answers = questions.ask(request, cluster, asked, content, lambda: interrupts.end_if_wanted(pid_file))
+        replies = questions.ask(request, cluster, asked, content, lambda: interrupts.end_if_wanted(pid_file))
         if interrupts.reason:
             return True
-        left = questions.left_for_ansible(request, cluster, asked, answers)
-        if left and request.components:
-            return False
-        self._report_answers(asked, answers)
-        self.request = replace(request, limit=",".join(left))
+        is_done = questions.is_done(request, asked, replies)
+        if request.components:
+            if not is_done:
+                return False
+            self._take(self._question_begins())
+        self._report(replies)
+        self.request = replace(request, limit=",".join(questions.left_for_ansible(asked, replies)))
         write_limit(self.request, self.run_dir.private)
-        return not left
+        return is_done
 
-    def _report_answers(self, asked: questions.Questions, answers: questions.Answers) -> None:
-        """The answers as events, as if one task had ended on each node."""
-        now = time.time()
-        component = next(iter(asked.values()))[0].component
-        self._take(TaskStarted(component, *QUESTION, now))
-        for node, each in answers.items():
+    def _question_begins(self) -> TaskStarted:
+        component = self.request.component or PurePath(self.request.playbook).name
+        return TaskStarted(component, *QUESTIONS.get(self.request.playbook, QUESTION), time.time())
+
+    def _report(self, replies: questions.Replies) -> None:
+        """The replies as events, as if one task had ended on each node."""
+        begun = self._question_begins()
+        for node, each in replies.answers.items():
             data = tuple(answer["deepops"] for answer in each if isinstance(answer.get("deepops"), Mapping))
-            self._take(HostResult(node, component, *QUESTION, Status.OK, 0.0, now, data=data))
+            self._take(HostResult(node, begun.component, begun.play, begun.task, Status.OK, 0.0, begun.at, data=data))
+        for node, (kind, message) in replies.silent.items():
+            fault = {"host": node, "play": begun.play, "task": begun.task, "res": {"msg": message}}
+            if event := parse({"event": kind, "event_data": fault}, begun.component):
+                self._take(event)
 
     def _summary(self, return_code: int, stopped: Verdict | None) -> RunSummary:
         summary = self.tally.summary()
@@ -392,7 +403,7 @@ class _Run:
         """What the answer to each question depends on."""
         desired = self._desired
         components = {questions.gate(name): digest for name, digest in desired.components.items()} if desired else {}
-        return {questions.INFO: desired.digest if desired else "", **components}
+        return {**dict.fromkeys((questions.INFO, questions.DOCTOR), desired.digest if desired else ""), **components}
 
     def _claim(self) -> dict[str, object]:
         request = self.request
