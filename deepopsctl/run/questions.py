@@ -14,6 +14,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -174,8 +175,9 @@ def is_repeatable(request: RunRequest) -> bool:
 def known(request: RunRequest, cluster: Cluster, memory: Memory) -> Questions:
     """What the nodes of a request are asked, by node; empty where Ansible has to work it out, or has work for sure.
 
-    A deploy needs every node's questions: where one has work, the plays have to know about all of them. Of other
-    requests, a node whose questions are not known is asked for a sign of life.
+    A deploy needs every node's questions: where one has work, the plays have to know about all of them. It asks about
+    its components up to the first that is not known. Of other requests, a node whose questions are not known is asked
+    for a sign of life.
     """
     nodes, controller = _nodes(request, cluster), cluster.controllers[0].name
     if request.playbooks == (SLURM_INFO,):
@@ -187,8 +189,9 @@ def known(request: RunRequest, cluster: Cluster, memory: Memory) -> Questions:
     more = request.playbooks[len(request.components) :]
     if not request.components or request.full or request.tags or more not in ((), (JOBS,)):
         return {}
-    gates = {name: memory.asked.get(gate(name), {}) for name in request.components}
-    if not all(node.name in asked for node in nodes for asked in gates.values()):
+    every = {name: memory.asked.get(gate(name), {}) for name in request.components}
+    gates = dict(takewhile(lambda each: all(node.name in each[1] for node in nodes), every.items()))
+    if not gates:
         return {}
     questions = {
         node.name: [
@@ -197,22 +200,25 @@ def known(request: RunRequest, cluster: Cluster, memory: Memory) -> Questions:
         ]
         for node in nodes
     }
-    if more and questions:
+    if more and questions and gates == every:
         questions.setdefault(controller, []).append(Question(INFO, _JOBS))
     return questions
 
 
-def is_done(request: RunRequest, asked: Questions, replies: Replies) -> bool:
-    """Whether a deploy has nothing to do; every other request is done where Ansible has no node left to ask."""
-    if not request.components:
-        return not left_for_ansible(asked, replies)
-    return all(
-        name in replies.answers and all(map(Question.is_settled, each, replies.answers[name]))
+def components_left(request: RunRequest, asked: Questions, replies: Replies) -> tuple[str, ...]:
+    """The components of a deploy from the first on that has work, or is not known: it may change a later answer."""
+    if asked.keys() - replies.answers.keys():
+        return request.components
+    settled = (
+        [question.is_settled(answer) for question, answer in zip(each, replies.answers[name], strict=True)]
         for name, each in asked.items()
     )
+    # the shortest is that of a node that is asked about no jobs: as many as components are known
+    together = [all(answers) for answers in zip(*settled, strict=False)]
+    return request.components[len(list(takewhile(bool, together))) :]
 
 
-def left_for_ansible(asked: Questions, replies: Replies) -> tuple[str, ...]:
+def nodes_left(asked: Questions, replies: Replies) -> tuple[str, ...]:
     """The nodes that neither answered nor were found to be silent."""
     return tuple(name for name in asked if name not in replies.answers and name not in replies.silent)
 

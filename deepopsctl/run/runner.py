@@ -43,7 +43,6 @@ from deepopsctl.run.request import (
     environment,
     join,
     write_inputs,
-    write_limit,
 )
 from deepopsctl.run.workspace import RunDir, Workspace, private_file
 from deepopsctl.waiting import wait_until
@@ -254,14 +253,11 @@ class _Run:
         started = time.monotonic()
         request, run_dir = self.request, self.run_dir
         content = request.content or content_dir()
-        playbooks, together = (
-            tuple(playbook(name, content) for name in self._with_release(names))
-            for names in (request.playbooks, request.together)
-        )
         run_dir.private.mkdir(mode=0o700)
         run_dir.write(run_dir.request, self._request_object())
-        write_inputs(request, self._variables(content), content, run_dir.private)
-        playbooks = join(playbooks, together, run_dir.private)
+        # a playbook that is not there ends a run before a node is asked
+        self._playbooks(content)
+        variables = self._variables(content)
         with (
             Interrupts(request.timeout) as interrupts,
             private_file(run_dir.events) as self._events,
@@ -270,6 +266,10 @@ class _Run:
             if self._is_answered(content, interrupts):
                 return_code = 0
             else:
+                # without the components that the answers have settled
+                variables["deepops_components"] = list(self.request.components)
+                write_inputs(self.request, variables, content, run_dir.private)
+                playbooks = join(*self._playbooks(content), run_dir.private)
                 return_code = self._call_ansible(
                     arguments(self.request, playbooks, run_dir.private), content, interrupts
                 )
@@ -295,6 +295,14 @@ class _Run:
             if self._claim_state in ("taken", "released") or (outcome.ok and not request.limit):
                 claims.record_applied(request.directory)
         return outcome
+
+    def _playbooks(self, content: Path) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+        """The request's playbooks; and those of them that are joined."""
+        every, together = (
+            tuple(playbook(name, content) for name in self._with_release(names))
+            for names in (self.request.playbooks, self.request.together)
+        )
+        return every, together
 
     @property
     def holds(self) -> bool:
@@ -340,15 +348,20 @@ class _Run:
         replies = questions.ask(request, cluster, asked, content, lambda: interrupts.end_if_wanted(pid_file))
         if interrupts.reason:
             return True
-        is_done = questions.is_done(request, asked, replies)
         if request.components:
-            if not is_done:
+            left = questions.components_left(request, asked, replies)
+            if left == request.components:
                 return False
             self._take(self._question_begins())
+            self._report(replies)
+            # what comes after the components stays
+            names = (*left, *request.playbooks[len(request.components) :])
+            self.request = replace(request, playbook=names[0], more=names[1:]) if left else request
+            return not left
         self._report(replies)
-        self.request = replace(request, limit=",".join(questions.left_for_ansible(asked, replies)))
-        write_limit(self.request, self.run_dir.private)
-        return is_done
+        silent = questions.nodes_left(asked, replies)
+        self.request = replace(request, limit=",".join(silent))
+        return not silent
 
     def _question_begins(self) -> TaskStarted:
         component = self.request.component or PurePath(self.request.playbook).name
@@ -395,7 +408,6 @@ class _Run:
             "deepops_run_id": self.run_dir.id,
             "deepops_digests": dict(self._desired.components),
             "deepops_full": request.full,
-            "deepops_components": list(request.components),
             **({"deepops_claim": self._claim()} if request.deploys or request.playbook == claims.PLAYBOOK else {}),
         }
 
