@@ -130,7 +130,7 @@ class Spack:
 def test_a_clone_of_spack_that_was_cut_off_is_made_again(tmp_path: Path) -> None:
     spack = Spack(tmp_path, "f" * 40)
     # as git does: into no directory that has something
-    git = f"[ $1 = clone ] || exec echo {'f' * 40}\nfor last; do :; done\n[ ! -e \"$last\" ] || exit 128\n"
+    git = f'[ $1 = clone ] || exec echo {"f" * 40}\nfor last; do :; done\n[ ! -e "$last" ] || exit 128\n'
     clone = f'{git}mkdir -p "$last/bin"\n'
     write_program(spack.programs / "git", clone + "exit 137")
     assert spack.clone().returncode != 0
