@@ -381,7 +381,7 @@ def _results(output: str) -> Iterator[Any]:
 
 
 def login_shell(person: str) -> list[str]:
-    """A login shell that takes a text: a person's, or nobody's in an environment of its own."""
+    """A login shell that takes a text: a person's, or that of the user `nobody` in an environment of its own."""
     if person:
         return as_user.login_shell(person, LIMIT_S)
     return ["runuser", "-u", "nobody", "--", "env", "-i", "HOME=/nonexistent", "PATH=/usr/bin:/bin", "bash", "-lc"]

@@ -90,7 +90,7 @@ def jobs(request: Request) -> Result:
 
 
 def conflicts(request: Request) -> Result:
-    """Names and ids of people.yml that are somebody else's here, or in the directory service."""
+    """Names and ids of people.yml that another account has here, or in the directory service."""
     people, service = request["people"], request["directory"]
     both = directory.conflicts(people) if service and directory.wait(service["groups"]) else []
     return {"conflicts": [*ids.conflicts(people["people"], people["groups"]), *both]}

@@ -16,7 +16,7 @@ START = "/etc/profile.d/deepopsctl-modules.sh"
 LIMIT_S = 60
 # one that StdEnv loads would conflict
 _LOAD = "module --force purge; module load {}"
-# nothing that whoever connected has set; `bash -ic` is a shell in tmux or in an editor
+# nothing that the user who connected has set; `bash -ic` is a shell in tmux or in an editor
 BARE = ("env", "-i", "HOME=/nonexistent", "PATH=/usr/bin:/bin")
 _BASH: Mapping[str, Sequence[str]] = {
     "a login shell": ("bash", "-lc"),
@@ -29,7 +29,7 @@ _STAGES = {11: "`module load` in the script", 12: "the loaded command", 13: "`mo
 
 
 def shells() -> dict[str, Sequence[str]]:
-    """The shells of this node that `module` has to work in, each as nobody, in an environment of its own."""
+    """The shells of this node that `module` has to work in, each as `nobody`, in an environment of its own."""
     commands = {**_BASH, **(_ZSH if shutil.which("zsh") else {})}
     return {name: ("runuser", "-u", "nobody", "--", *BARE, *argv) for name, argv in commands.items()}
 

@@ -81,7 +81,7 @@ def _faults(person: Entry, space: Entry, answer: Any) -> Iterator[str]:
     variable = "$" + space["variable"]
     if answer is None or not answer[2]:
         name = person["name"] if space["by"] == "user" else person["groups"][0]
-        yield f"{variable}: not set: {space['path']}/{name} is missing, or somebody else's"
+        yield f"{variable}: not set: {space['path']}/{name} is missing, or belongs to another user"
         return
     written, linked, value = answer
     if written != "yes":

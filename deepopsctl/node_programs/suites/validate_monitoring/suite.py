@@ -78,7 +78,7 @@ def run(inputs: Inputs, services: Services, session: Session) -> list[Check]:
 
 
 def _safely(name: str, target: str, part: Callable[[], list[Check]]) -> list[Check]:
-    """One part's trouble is no other's."""
+    """One part's trouble is not another's."""
     try:
         return part()
     except NoAnswer as why:

@@ -46,8 +46,8 @@ def trials(request: dict[str, Any]) -> Result:
     """Try the storage from all nodes at once: they write, read each other's files, replace and lock them, and measure.
 
     One job holds an agent on every compute node; this node takes part where it has the mount. Jobs are cancelled
-    and files removed at the end, and when whoever started this is gone. `wanted` are the entries of `storage`, each
-    with its `nodes`; `seen` is what the nodes returned.
+    and files removed at the end, and when the process that started this is gone. `wanted` are the entries of `storage`,
+    each with its `nodes`; `seen` is what the nodes returned.
     """
     if not request["wanted"]:
         text = "cluster.yml declares no storage: nothing to test"

@@ -56,7 +56,7 @@ def test_an_sshd_that_does_not_read_them_fails(node: Path, monkeypatch: pytest.M
         (ME, "2027-09-01", f"{ME} expires on another day than 2027-09-01"),
         (ME, "", f"{ME} expires on another day than never"),
         ("alice", "2027-08-31", "alice expires on another day than 2027-08-31"),
-        ("somebody-of-a-directory", "2027-08-31", ""),
+        ("user-of-a-directory", "2027-08-31", ""),
     ],
 )
 def test_expiry_is_the_declared_day(node: Path, name: str, expires: str, message: str) -> None:

@@ -1,4 +1,4 @@
-"""Directories of people and groups: each damage is named, whoever's it is."""
+"""Directories of people and groups: each damage is reported, for every owner."""
 
 from __future__ import annotations
 
