@@ -21,7 +21,7 @@ RUN_S = 60.0
 Entry = Mapping[str, Any]
 
 
-def run(request: Mapping[str, Any]) -> list[Check]:
+def verify_charged_job(request: Mapping[str, Any]) -> list[Check]:
     """The accounts of everybody, then a job of the first person who may submit one."""
     cluster, people = request["cluster"], request["people"]
     today = identities.today()

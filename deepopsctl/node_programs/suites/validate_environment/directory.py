@@ -134,7 +134,7 @@ def _unanswered(groups: Sequence[str], listed: Mapping[str, Sequence[str]], reso
             yield f"directory service: {sentence}: {identities.first_few(names)}"
 
 
-def run(node: str, directory: Entry, people: Entry) -> list[Check]:
+def verify_directory(node: str, directory: Entry, people: Entry) -> list[Check]:
     """Whether the directory answers with TLS, a lookup works, and no name is in both."""
     wait(directory["groups"])
     return [_servers(node, directory["servers"]), _lookup(node, directory["groups"]), _ids(node, people)]

@@ -20,7 +20,7 @@ SHADOW, EXPIRY_FIELD = "/etc/shadow", 7
 Entry = Mapping[str, Any]
 
 
-def run(node: str, people: Sequence[Entry]) -> list[Check]:
+def verify_logins(node: str, people: Sequence[Entry]) -> list[Check]:
     """One check each for the keys, the expiry and the homes of all people."""
     return [
         _keys(node, people),

@@ -50,7 +50,7 @@ def listed(login: Sequence[str]) -> list[str]:
     return [*versions, *sorted({version.split("/")[0] for version in versions})]
 
 
-def run(
+def verify_modules(
     node: str, software: Sequence[str], started: Mapping[str, Sequence[str]], declared: Sequence[str] = ()
 ) -> list[Check]:
     """One check for the modules that are there, one for all shells; `started` runs a text each.
@@ -81,7 +81,7 @@ def loading(software: Sequence[str]) -> str:
     return "module load python && python --version" if "python" in software else "module -t avail"
 
 
-def run_job(cluster: str, session: Session, software: Sequence[str]) -> list[Check]:
+def verify_in_job(cluster: str, session: Session, software: Sequence[str]) -> list[Check]:
     """One check: a batch job that gets nothing from who submits it, and its step."""
     load, _and, use = loading(software).partition(" && ")
     step = f'srun --ntasks=1 bash -c "{loading(software)}"'

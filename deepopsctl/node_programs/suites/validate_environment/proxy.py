@@ -41,7 +41,7 @@ class Answer(NamedTuple):
     text: str
 
 
-def run(node: str, proxy: Mapping[str, Any]) -> list[Check]:
+def verify_proxy(node: str, proxy: Mapping[str, Any]) -> list[Check]:
     """One check for a host that is allowed, one for one that is not."""
     start = ("runuser", "-u", USER, "--", "env", "-i", "HOME=/nonexistent", "PATH=/usr/bin:/bin")
     return [allowed(node, proxy["host"], ask(start, proxy["host"])), refused(node, ask(start, STRANGER))]

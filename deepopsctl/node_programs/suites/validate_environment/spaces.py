@@ -26,7 +26,7 @@ printf '%s %s %s %s %s\\n' {mark} {variable} "$written" "$linked" "$value"
 Entry = Mapping[str, Any]
 
 
-def run(node: str, people: Sequence[Entry], spaces: Sequence[Entry]) -> list[Check]:
+def verify_spaces(node: str, people: Sequence[Entry], spaces: Sequence[Entry]) -> list[Check]:
     """One check, as the first person whose account is open; none where the node has no spaces."""
     person = first_active(people)
     if not spaces or person is None:

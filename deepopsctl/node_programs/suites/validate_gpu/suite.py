@@ -76,7 +76,7 @@ class _Session(Session):
         return super().start(what, options, argv)
 
 
-def run(inputs: Inputs, jobs: Jobs) -> SuiteResult:
+def verify_gpus(inputs: Inputs, jobs: Jobs) -> SuiteResult:
     """All nodes at the same time; whatever happens, no job is left."""
     if not inputs.tested:
         text = "none of these nodes has GPUs in cluster.yml: nothing to test"

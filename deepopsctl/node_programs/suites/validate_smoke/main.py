@@ -17,7 +17,7 @@ Result = dict[str, Any]
 
 def main(request: dict[str, Any]) -> Result:
     """One phase of the suite."""
-    return report(request) if request["phase"] == "report" else suite_of_jobs.run(request, trials)
+    return report(request) if request["phase"] == "report" else suite_of_jobs.run_trials(request, trials)
 
 
 def report(request: dict[str, Any]) -> Result:

@@ -16,7 +16,7 @@ Result = dict[str, Any]
 
 def main(request: dict[str, Any]) -> Result:
     """One phase of the suite."""
-    return mounts(request) if request["phase"] == "mounts" else suite_of_jobs.run(request, trials)
+    return mounts(request) if request["phase"] == "mounts" else suite_of_jobs.run_trials(request, trials)
 
 
 def mounts(request: dict[str, Any]) -> Result:
@@ -72,4 +72,4 @@ def trials(request: dict[str, Any]) -> Result:
         session.close()
 
     hangup.watch(finish)
-    return {"checks": suite.run(selected, session, agents)}
+    return {"checks": suite.verify_storage(selected, session, agents)}

@@ -58,7 +58,7 @@ class Inputs(NamedTuple):
         return {name: wanted if limit is None else max(1, min(wanted, limit)) for name, limit in most.items()}
 
 
-def run(inputs: Inputs, session: Session, pool: AgentPool) -> list[Check]:
+def verify_storage(inputs: Inputs, session: Session, pool: AgentPool) -> list[Check]:
     """All trials; whatever happens, no job and no file is left."""
     mine = [name for name in inputs.compute if inputs.wanted.get(name)]
     try:

@@ -29,7 +29,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def checks(*people: dict[str, Any]) -> dict[str, tuple[str, str]]:
-    return {check["name"]: (check["status"], check["message"]) for check in logins.run("n1", people)}
+    return {check["name"]: (check["status"], check["message"]) for check in logins.verify_logins("n1", people)}
 
 
 def test_other_keys_and_missing_files_fail(node: Path) -> None:
