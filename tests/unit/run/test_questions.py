@@ -24,6 +24,7 @@ from deepopsctl.run.questions import (
     Question,
     _read,
     archive,
+    gate,
     is_repeatable,
     known,
     left_for_ansible,
@@ -47,6 +48,9 @@ def event(node: str, module: str = "drift_check", **arguments: Any) -> dict[str,
     return {"event": "runner_on_ok", "event_data": data}
 
 
+DIGESTS = {gate("slurm"): "digest", gate("monitoring"): "other", INFO: "whole"}
+
+
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClusterDir:
     for name in [name for name in os.environ if name.startswith("ANSIBLE_")]:
@@ -59,9 +63,9 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClusterDir:
 
 @pytest.fixture
 def memory() -> Memory:
-    made = Memory("digest")
+    made = Memory(DIGESTS)
     for node in ("ctl1", "gpu01"):
-        made.note(event(node, digest="older", needs={"programs": ["/bin/true"]}))
+        made.note(event(node, digests={"slurm": "older"}, needs={"programs": ["/bin/true"]}))
     return made
 
 
@@ -73,7 +77,8 @@ def test_what_ansible_asked_is_asked_again_with_the_digest_of_this_run(directory
     questions = known(RunRequest(directory, "slurm"), directory.cluster(), memory)
 
     (question,) = questions["gpu01"]
-    assert (question.module, question.arguments["digest"], question.arguments["steps"]) == (GATE, "digest", ["slurmd"])
+    assert (question.module, question.arguments["digests"]) == (GATE, {"slurm": "digest"})
+    assert question.arguments["steps"] == ["slurmd"]
     # what only matters on a node with work
     assert question.arguments["needs"] == {}
 
@@ -128,7 +133,7 @@ def test_a_deploy_asks_all_nodes_or_none(directory: ClusterDir, memory: Memory) 
 
 
 def test_a_later_component_is_known_from_the_gate_of_an_earlier_one(directory: ClusterDir) -> None:
-    memory = Memory("digest")
+    memory = Memory(DIGESTS)
     run = [{"component": "slurm", "steps": ["slurmd"]}, {"component": "monitoring", "steps": ["node"]}]
     for node in ("ctl1", "gpu01"):
         memory.note(event(node, run=run))
@@ -187,18 +192,19 @@ def test_it_is_kept_for_the_same_digest_alone(memory: Memory, tmp_path: Path) ->
     path = tmp_path / "questions.json"
     memory.save(path)
 
-    assert Memory.load(path, "digest").asked == memory.asked
-    assert Memory.load(path, "another").asked == {}
+    assert Memory.load(path, DIGESTS).asked == memory.asked
+    assert Memory.load(path, {**DIGESTS, gate("monitoring"): "another"}).asked == memory.asked
+    assert Memory.load(path, {**DIGESTS, gate("slurm"): "another"}).asked == {}
     # equal arguments of many nodes stand there once
     assert len(json.loads(path.read_text(encoding="utf-8"))["arguments"]) == 1
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"digest": "digest", "arguments": [], "asked": {"x": {"n": 3}}}'])
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"digests": {"x": ""}, "arguments": [], "asked": {"x": {"n": 3}}}'])
 def test_a_damaged_memory_is_none(tmp_path: Path, text: str) -> None:
     path = tmp_path / "questions.json"
     path.write_text(text, encoding="utf-8")
 
-    assert Memory.load(path, "digest").asked == {}
+    assert Memory.load(path, {"x": ""}).asked == {}
 
 
 @pytest.mark.parametrize(
@@ -223,9 +229,12 @@ def test_the_program_has_all_that_it_imports(tmp_path: Path) -> None:
         f"import sys; sys.path.insert(0, {str(tmp_path)!r}); sys.modules['ansible'] = None; "
         "from ansible_collections.deepopsctl.cluster.plugins.module_utils.node.questions import main; main()"
     )
-    gate = {"component": "nothing", "steps": ["x"], "digest": "d", "run": [], "registered": [], "foreign": False}
+    arguments = {"component": "nothing", "steps": ["x"], "digests": {"nothing": "d"}}
     questions = [
-        {"question": GATE, "arguments": {**gate, "needs": {}, "requires": {}}},
+        {
+            "question": GATE,
+            "arguments": {**arguments, "run": [], "registered": [], "foreign": False, "needs": {}, "requires": {}},
+        },
         {"question": INFO, "arguments": {"components": [], "slurm": False}},
         {"question": "no such question", "arguments": {}},
     ]
