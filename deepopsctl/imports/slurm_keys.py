@@ -118,7 +118,7 @@ _REPEATED = frozenset({"prolog", "epilog"})
 
 # deepopsctl's programs that call a site's.
 _CALLING = frozenset({*(key.lower() for key in PROGRAMS), "healthcheckprogram"})
-_CALLED = "what it calls of the site's is named in that file on a compute node: set it in slurm_config"
+_CALLED = "what it calls of the site's is listed in that file on a compute node: set it in slurm_config"
 
 # The spelling that roles expect.
 _SPELLINGS = MappingProxyType({key.lower(): key for key in (*KEYS, *OWNED_KEYS, *EFFECTS)})

@@ -68,7 +68,7 @@ class NvidiaPlan:
 
     @property
     def busy(self) -> tuple[str, ...]:
-        """Those whose jobs are waited for."""
+        """Those whose jobs have to end first."""
         return tuple(name for name in self.todo if self.slurm.jobs_on([name]))
 
     def document(self) -> dict[str, object]:

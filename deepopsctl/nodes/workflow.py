@@ -175,7 +175,7 @@ class Flow:
 
     @contextmanager
     def lock_when_free(self) -> Iterator[None]:
-        """The cluster's lock, for what comes after a wait: a run that has it by now is waited for."""
+        """The cluster's lock, for what comes after a wait: it waits for a run that has it by now."""
         with ExitStack() as stack:
             shown = ""
             while True:
@@ -184,7 +184,7 @@ class Flow:
                     break
                 except ClusterBusyError as busy:
                     if busy.message != shown:
-                        self.operator.info(f"{busy.message}; it is waited for")
+                        self.operator.info(f"{busy.message}; waiting for it to finish")
                         shown = busy.message
                 self.idle(partial(time.sleep, PAUSE_S))
             yield

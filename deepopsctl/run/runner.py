@@ -570,7 +570,7 @@ def _errors(loose_output: Iterable[str]) -> str:
 def _prompts(request: RunRequest) -> dict[str, str]:
     """Answers to Ansible's own prompts, given on its terminal.
 
-    The safest way: an argument shows in `ps`, a password file is on a disk until someone removes it
+    The safest way: an argument shows in `ps`, a password file is on a disk until it is removed
     and stays there after a kill -9, an environment is inherited by every child. Runner compiles the keys as patterns.
     """
     answers = {}

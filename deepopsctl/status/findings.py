@@ -231,7 +231,7 @@ def _of_slurm(node: NodeStatus, slurm: SlurmState) -> Iterator[Finding]:
         elif slurm.controller_up:
             yield Finding(Severity.PROBLEM, here, "Slurm does not know it", "`deepopsctl deploy` adds it to Slurm")
         return
-    who = "Slurm" if known.reason_user == SLURM_USER else known.reason_user or "somebody"
+    who = "Slurm" if known.reason_user == SLURM_USER else known.reason_user or "an unknown user"
     since = f" since {known.reason_since.replace('T', ' ')}" if known.reason_since else ""
     reason = known.reason or "no reason given"
     if known.is_faulty:
@@ -250,5 +250,5 @@ def _fault_hint(known: SlurmNode) -> str:
     if "unexpectedly rebooted" in known.reason:
         return "`deepopsctl deploy` verifies it and returns it to service"
     if is_by_person(known.reason_user) and "DOWN" in known.flags:
-        return f"someone set it down; after the repair: {_RESUME}"
+        return f"a user set it down; after the repair: {_RESUME}"
     return "see `journalctl -u slurmd` there; `deepopsctl deploy` starts what should run"

@@ -61,7 +61,7 @@ def test_only_keys_are_taken_over_and_a_pipe_in_their_place_does_not_block(
     monkeypatch.setattr(
         access_keys, "accepted_places", lambda _user: [".ssh/authorized_keys", "%h/.ssh/authorized_keys2"]
     )
-    # nobody's group list is asked where the test is not root
+    # no group list is asked where the test is not root
     monkeypatch.setattr(os, "initgroups", lambda *_ids: None)
 
     assert access_keys.own_keys(account) == [f'from="192.0.2.1" {B} b']

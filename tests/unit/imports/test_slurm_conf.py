@@ -1,4 +1,4 @@
-"""An existing slurm.conf becomes a cluster; what does not fit is named, never dropped."""
+"""An existing slurm.conf becomes a cluster; what does not fit is reported, never dropped."""
 
 from __future__ import annotations
 

@@ -288,7 +288,7 @@ class TestFindings:
         states = {"gpu01": down, "gpu02": drained, "gpu03": drained, "gpu04": rebooted}
 
         assert [finding.hint for finding in status(outcome(answer=slurm(states))).findings] == [
-            "someone set it down; after the repair: scontrol update nodename=gpu01 state=resume",
+            "a user set it down; after the repair: scontrol update nodename=gpu01 state=resume",
             "`deepopsctl deploy` verifies it and returns it to service",
             "`deepopsctl node resume gpu[02-03]` resumes it",
         ]
