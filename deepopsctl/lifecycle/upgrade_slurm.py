@@ -35,7 +35,7 @@ from deepopsctl.nodes.workflow import (
 )
 from deepopsctl.run.outcome import RunOutcome
 from deepopsctl.run.request import RunRequest
-from deepopsctl.slurm.node_states import NODE_PREFIX
+from deepopsctl.node_programs._shared.node_states import NODE_PREFIX
 from deepopsctl.slurm.state import SlurmState
 from deepopsctl.text.answers import Fields, mapping, texts, words
 from deepopsctl.text.node_sets import fold

@@ -29,7 +29,7 @@ from deepopsctl.nodes.workflow import (
 )
 from deepopsctl.run.outcome import RunOutcome
 from deepopsctl.run.request import RunRequest
-from deepopsctl.slurm.node_states import PREFIX, REBOOT_PREFIX
+from deepopsctl.node_programs._shared.node_states import PREFIX, REBOOT_PREFIX
 from deepopsctl.slurm.state import SlurmJob, SlurmNode, SlurmState
 from deepopsctl.text.node_sets import fold
 

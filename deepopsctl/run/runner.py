@@ -46,7 +46,7 @@ from deepopsctl.run.request import (
     write_limit,
 )
 from deepopsctl.run.workspace import RunDir, Workspace, private_file
-from deepopsctl.waiting import wait_until
+from deepopsctl.node_programs._shared.waiting import wait_until
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from deepopsctl.node_programs._shared.slurm_words import whole
 from deepopsctl.slurm.billing import NodeShape, billing_weights
 from deepopsctl.slurm.hardware import NodeHardware
 from deepopsctl.slurm.job_hooks import DISK, own_programs_in, refused_in
-from deepopsctl.slurm.system_directories import is_system_directory
+from deepopsctl.node_programs._shared.system_directories import is_system_directory
 from deepopsctl.text import node_sets as text_node_sets
 
 Version = tuple[int, int]

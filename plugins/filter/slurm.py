@@ -15,10 +15,10 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import pla
 
 from deepopsctl.gpus import notation
 from deepopsctl.model.cluster import Role
+from deepopsctl.node_programs._shared import slurm_effects
 from deepopsctl.slurm import (
     billing as slurm_billing,
     conf as slurm_conf,
-    effects,
     failover,
     job_hooks,
     native_metrics,
@@ -29,7 +29,7 @@ from deepopsctl.slurm import (
     topology,
 )
 from deepopsctl.slurm.hardware import NodeHardware, parse_slurmd_report
-from deepopsctl.slurm.system_directories import is_system_directory
+from deepopsctl.node_programs._shared.system_directories import is_system_directory
 from deepopsctl.text import node_sets as text_node_sets
 from deepopsctl.text.problems import RefusedError
 
@@ -282,7 +282,7 @@ def slurm_job_map(extra: Mapping[str, Any], monitored: object) -> Mapping[str, o
 
 def slurm_generation(files: Mapping[str, str]) -> str:
     """Hash of what only a restarted slurmd picks up."""
-    return effects.slurmd_generation(files["slurm.conf"], files["cgroup.conf"], files["job_container.conf"])
+    return slurm_effects.slurmd_generation(files["slurm.conf"], files["cgroup.conf"], files["job_container.conf"])
 
 
 def slurm_job_container(directories: Any, version: object) -> str:
