@@ -28,6 +28,7 @@ from deepopsctl.cluster.ssh_login import Target, withheld
 from deepopsctl.cluster.way import one_of_each_kind
 from deepopsctl.content import content_dir, playbook
 from deepopsctl.errors import ControlMachineError, DeepOpsError
+from deepopsctl.node_programs._shared.waiting import wait_until
 from deepopsctl.run import claim as claims, questions, supervisor
 from deepopsctl.run.desired_state import DesiredState, desired_digest, resolve_desired_state, save_desired_state
 from deepopsctl.run.events import Event, HostResult, ModuleMessage, Notice, Output, Status, TaskStarted, parse, plain
@@ -46,7 +47,6 @@ from deepopsctl.run.request import (
     write_limit,
 )
 from deepopsctl.run.workspace import RunDir, Workspace, private_file
-from deepopsctl.node_programs._shared.waiting import wait_until
 
 log = logging.getLogger(__name__)
 
