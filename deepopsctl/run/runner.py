@@ -28,6 +28,7 @@ from deepopsctl.cluster.ssh_login import Target, withheld
 from deepopsctl.cluster.way import one_of_each_kind
 from deepopsctl.content import content_dir, playbook
 from deepopsctl.errors import ControlMachineError, DeepOpsError
+from deepopsctl.node_programs._shared.waiting import wait_until
 from deepopsctl.run import claim as claims, questions, supervisor
 from deepopsctl.run.desired_state import DesiredState, read_inputs, resolve_desired_state, save_desired_state
 from deepopsctl.run.events import Event, HostResult, ModuleMessage, Notice, Output, Status, TaskStarted, parse, plain
@@ -45,7 +46,6 @@ from deepopsctl.run.request import (
     write_inputs,
 )
 from deepopsctl.run.workspace import RunDir, Workspace, private_file
-from deepopsctl.waiting import wait_until
 
 log = logging.getLogger(__name__)
 

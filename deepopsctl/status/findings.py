@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
+from deepopsctl.node_programs._shared.node_states import SLURM_USER, is_by_person
 from deepopsctl.run.history import RUNNING, PastRun
 from deepopsctl.run.outcome import Verdict
-from deepopsctl.slurm.node_states import SLURM_USER, is_by_person
 from deepopsctl.slurm.state import SlurmNode, SlurmState
 from deepopsctl.status.nodes import REMOVED_BY, Answer, Deploy, NodeStatus
 from deepopsctl.text.node_sets import fold
