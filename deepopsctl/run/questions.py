@@ -43,7 +43,7 @@ GATE_S = 60.0
 # seconds in which the first controller is asked in a wait, with those that it may wait itself
 _SLURM_S = 180.0
 # as these playbooks ask the first controller
-_JOBS: Arguments = {"components": [], "digest": "", "slurm": True, "slurm_wait": 0, "slurm_timeout": 30}
+_JOBS: Arguments = {"components": [], "digests": {}, "slurm": True, "slurm_wait": 0, "slurm_timeout": 30}
 _SLURM: Arguments = {**_JOBS, "slurm_wait": 20}
 _KINDS: Mapping[tuple[str, ...], str] = {(STATUS,): INFO, (DOCTOR_PLAYBOOK,): DOCTOR}
 # variables of a run that no question depends on, or that follow from what the digest covers
@@ -62,29 +62,29 @@ _CONNECTION = re.compile(r"^\s*[\"']?ansible_(?!managed)", re.MULTILINE)
 
 @dataclass(slots=True)
 class Memory:
-    """The arguments of a cluster's questions, by question and node, for one digest."""
+    """The arguments of a cluster's questions, by question and node, each for one digest.
 
-    digest: str
+    `digests` are those of this run, by question.
+    """
+
+    digests: Mapping[str, str]
     asked: dict[str, dict[str, Arguments]] = field(default_factory=dict)
     _new: bool = False
 
     @classmethod
-    def load(cls, path: Path, digest: str) -> Memory:
-        """What is known for this digest; nothing where the file has another one, or is none of ours."""
+    def load(cls, path: Path, digests: Mapping[str, str]) -> Memory:
+        """What is known for these digests; nothing where the file has others, or is none of ours."""
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
-            texts = document["arguments"] if document["digest"] == digest else []
-            asked = (
-                {
-                    question: {node: texts[number] for node, number in nodes.items()}
-                    for question, nodes in document["asked"].items()
-                }
-                if texts
-                else {}
-            )
+            texts, known = document["arguments"], document["digests"]
+            asked = {
+                question: {node: texts[number] for node, number in nodes.items()}
+                for question, nodes in document["asked"].items()
+                if known[question] == digests.get(question)
+            }
         except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError):
             asked = {}
-        return cls(digest, asked)
+        return cls(digests, asked)
 
     def save(self, path: Path) -> None:
         """Keep it, if there is anything new; equal arguments of many nodes stand there once."""
@@ -98,7 +98,8 @@ class Memory:
             }
             for question, nodes in self.asked.items()
         }
-        document = {"digest": self.digest, "arguments": list(map(json.loads, numbers)), "asked": asked}
+        digests = {question: self.digests.get(question, "") for question in asked}
+        document = {"digests": digests, "arguments": list(map(json.loads, numbers)), "asked": asked}
         write_atomic(path, json.dumps(document) + "\n", mode=0o600)
 
     def note(self, raw: Mapping[str, Any]) -> None:
@@ -120,8 +121,8 @@ class Memory:
             return
         for entry in arguments.get("run") or ():
             if entry["component"] != arguments["component"]:
-                self._add(_gate(entry["component"]), node, _gate_arguments(entry), known=True)
-        self._add(_gate(arguments["component"]), node, _gate_arguments(arguments))
+                self._add(gate(entry["component"]), node, _gate_arguments(entry), known=True)
+        self._add(gate(arguments["component"]), node, _gate_arguments(arguments))
 
     def _add(self, question: str, node: str, arguments: Arguments, *, known: bool = False) -> None:
         nodes = self.asked.setdefault(question, {})
@@ -130,7 +131,8 @@ class Memory:
             self._new = True
 
 
-def _gate(component: str) -> str:
+def gate(component: str) -> str:
+    """The question whether a node needs anything of a component."""
     return f"{GATE} {component}"
 
 
@@ -185,11 +187,14 @@ def known(request: RunRequest, cluster: Cluster, memory: Memory) -> Questions:
     more = request.playbooks[len(request.components) :]
     if not request.components or request.full or request.tags or more not in ((), (JOBS,)):
         return {}
-    gates = {name: memory.asked.get(_gate(name), {}) for name in request.components}
+    gates = {name: memory.asked.get(gate(name), {}) for name in request.components}
     if not all(node.name in asked for node in nodes for asked in gates.values()):
         return {}
     questions = {
-        node.name: [Question(GATE, {**asked[node.name], "digest": memory.digest}) for asked in gates.values()]
+        node.name: [
+            Question(GATE, {**asked[node.name], "digests": {name: memory.digests[gate(name)]}})
+            for name, asked in gates.items()
+        ]
         for node in nodes
     }
     if more and questions:

@@ -29,7 +29,7 @@ from deepopsctl.cluster.way import one_of_each_kind
 from deepopsctl.content import content_dir, playbook
 from deepopsctl.errors import ControlMachineError, DeepOpsError
 from deepopsctl.run import claim as claims, questions, supervisor
-from deepopsctl.run.desired_state import DesiredState, desired_digest, resolve_desired_state, save_desired_state
+from deepopsctl.run.desired_state import DesiredState, read_inputs, resolve_desired_state, save_desired_state
 from deepopsctl.run.events import Event, HostResult, ModuleMessage, Notice, Output, Status, TaskStarted, parse, plain
 from deepopsctl.run.lock import Holder, ansible_lock, cluster_lock
 from deepopsctl.run.outcome import RunOutcome, RunSummary, Tally, Verdict
@@ -242,7 +242,7 @@ class _Run:
     # output outside any task; bounded, because -vvv prints much
     loose_output: deque[str] = field(default_factory=lambda: deque(maxlen=500))
     _desired: DesiredState | None = None
-    _memory: Memory = field(default_factory=lambda: Memory(""))
+    _memory: Memory = field(default_factory=lambda: Memory({}))
     # components of which a node has had a task
     seen: set[str] = field(default_factory=set)
     _claim_state: str = ""
@@ -329,7 +329,7 @@ class _Run:
         request = self.request
         if not self._remembers:
             return False
-        self._memory = Memory.load(self._memory_file, self._desired.digest if self._desired else "")
+        self._memory = Memory.load(self._memory_file, self._digests())
         cluster = request.directory.cluster()
         asked = questions.known(request, cluster, self._memory)
         if not asked:
@@ -385,19 +385,25 @@ class _Run:
         people = request.directory.cluster().people if request.directory.people.exists() else None
         named = [request.directory.path / people.directory.ca] if people and people.directory else []
         authority = [path.read_text(encoding="utf-8") for path in named if path.is_file()]
-        inputs = desired_digest(content, request.directory.path, [user_vars, files, period, *authority])
-        self._desired = resolve_desired_state(inputs, request.directory.hardware, self._last_state)
+        inputs = read_inputs(content, request.directory.path, [user_vars, files, period, *authority])
+        self._desired = resolve_desired_state(inputs, content, request.directory.hardware, self._last_state)
         return {
             **request.extra_vars,
             # not --user: it loses against the inventory's ansible_user
             **({"ansible_user": request.user} if request.user else {}),
             "deepops_cluster_dir": str(request.directory.path),
             "deepops_run_id": self.run_dir.id,
-            "deepops_digest": self._desired.digest,
+            "deepops_digests": dict(self._desired.components),
             "deepops_full": request.full,
             "deepops_components": list(request.components),
             **({"deepops_claim": self._claim()} if request.deploys or request.playbook == claims.PLAYBOOK else {}),
         }
+
+    def _digests(self) -> dict[str, str]:
+        """What the answer to each question depends on."""
+        desired = self._desired
+        components = {questions.gate(name): digest for name, digest in desired.components.items()} if desired else {}
+        return {**dict.fromkeys((questions.INFO, questions.DOCTOR), desired.digest if desired else ""), **components}
 
     def _claim(self) -> dict[str, object]:
         request = self.request

@@ -26,8 +26,6 @@ from deepopsctl.text.node_sets import fold
 from deepopsctl.validation.result import CHECKS_FILE
 
 COMMAND = "status"
-# enough to distinguish two deploys
-DIGEST_DIGITS = 12
 # Ansible's message for a task that ran into its `timeout`
 TIMED_OUT = "Timed out after"
 # A node that took the connection and then ran out of time: a busy control machine can be the cause. One that is off
@@ -37,7 +35,7 @@ _LATE = re.compile(rf"{TIMED_OUT}|banner exchange|Timeout, server .*not respondi
 # times as much.
 MORE_TIME = 3
 BUSIEST = 4
-VERSIONS = ("slurm", "slurmctld", "os", "kernel", "driver", "deploy")
+VERSIONS = ("slurm", "slurmctld", "os", "kernel", "driver")
 
 
 def status_request(base: RunRequest, node_timeout: int) -> RunRequest:
@@ -158,8 +156,7 @@ class ClusterStatus:
         """Versions in use: name -> version -> nodes, the most common first."""
         nodes_by_version: dict[str, dict[str, list[str]]] = {name: {} for name in VERSIONS}
         for node in self.nodes:
-            digests = {"deploy": "+".join(digest[:DIGEST_DIGITS] for digest in node.digests)}
-            for name, version in {**node.versions, **digests}.items():
+            for name, version in node.versions.items():
                 if version:
                     nodes_by_version.setdefault(name, {}).setdefault(version, []).append(node.name)
         if running := self.slurm.versions.get("slurmctld"):

@@ -42,7 +42,7 @@ EXAMPLES = r"""
   deepopsctl.cluster.login_access:
     component: slurm
     step: login_access
-    digest: "{{ deepops_digest }}"
+    digest: "{{ deepops_digests.slurm }}"
     restricted: true
     administrators: [ubuntu]
     admin_groups: [sudo]

@@ -67,7 +67,7 @@ EXAMPLES = r"""
   deepopsctl.cluster.node_mounts:
     component: storage
     step: mounts
-    digest: "{{ deepops_digest }}"
+    digest: "{{ deepops_digests.storage }}"
     node: gpu07
     mounts:
       - {name: home, path: /home, unit: home.mount, text: "{{ home_unit }}"}

@@ -54,7 +54,7 @@ EXAMPLES = r"""
   deepopsctl.cluster.nvidia_driver:
     component: nvidia
     step: driver
-    digest: "{{ deepops_digest }}"
+    digest: "{{ deepops_digests.nvidia }}"
     node: gpu07
     packages: [libcuda1, nvidia-smi]
     load: true

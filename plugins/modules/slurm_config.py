@@ -59,12 +59,14 @@ options:
         starts with the copy; jobs continue meanwhile. Otherwise such a change is refused.
     type: bool
     default: false
-  hold_waiting:
+  waiting_jobs:
     description:
-      - Whether waiting jobs that the new configuration would end, or leave waiting for ever, are held and named.
-        What would end them is taken out of their request. Otherwise the configuration is refused.
-    type: bool
-    default: false
+      - What becomes of a configuration that would end waiting jobs, or leave them waiting for ever. It is V(refused);
+        or they are V(held) and named, and what would end them is taken out of their request.
+      - With V(kept) slurmctld is not asked about them. A restore compares them itself, and has stopped slurmctld.
+    type: str
+    choices: [refused, held, kept]
+    default: refused
   unmet:
     description:
       - What nodes lack for this configuration (filter slurm_unmet). It is refused where that is needed for the first
@@ -158,7 +160,7 @@ SPEC = {
     "control": {"type": "list", "elements": "str", "default": []},
     "first": {"type": "bool", "default": True},
     "move_state": {"type": "bool", "default": False},
-    "hold_waiting": {"type": "bool", "default": False},
+    "waiting_jobs": {"choices": ["refused", "held", "kept"], "default": "refused"},
     "unmet": {
         "type": "list",
         "elements": "dict",
@@ -321,7 +323,8 @@ def waiting_jobs(
 ) -> list[slurm_waiting_jobs.Affected]:
     """The waiting jobs that this would end or leave waiting for ever. Raises UnreadableError."""
     conf = conf_of(files)
-    if not (current[conf] and params["primary"] and slurm_waiting_jobs.concerned(changes)):
+    asked = current[conf] and params["primary"] and params["waiting_jobs"] != "kept"
+    if not (asked and slurm_waiting_jobs.concerned(changes)):
         return []
     old, new = (slurm_waiting_jobs.layout(text) for text in (current[conf], files[conf]))
     return slurm_waiting_jobs.query(old, new.lent(old, params["missing_nodes"]), slurm_client.ask)
@@ -329,7 +332,7 @@ def waiting_jobs(
 
 def lost_waiting(params: Mapping[str, Any], cases: Sequence[slurm_waiting_jobs.Affected]) -> list[tuple[str, str]]:
     """Why this is refused for waiting jobs: (message, hint) each."""
-    lost = [case for case in cases if case.rescue is None or not params["hold_waiting"]]
+    lost = [case for case in cases if case.rescue is None or params["waiting_jobs"] != "held"]
     if not lost:
         return []
     return [(f"waiting jobs would end, or wait for ever: {slurm_waiting_jobs.sentence(lost)}", WAITING_HINT)]
@@ -478,7 +481,7 @@ def main() -> None:
     noted = node_changes.Noted(module.check_mode)
     note_files(noted, files)
     entries = noted.changes + key_entries(differing)
-    if params["hold_waiting"]:
+    if params["waiting_jobs"] == "held":
         entries += [node_changes.entry("job", case.job.id, "hold", detail=case.reason) for case in cases]
     held = [] if module.check_mode else hold(module, cases, files, current, differing) if cases else []
     with node_errors.fail_on_error(module.fail_json, "the old configuration is still in force: %s"):

@@ -37,7 +37,7 @@ EXAMPLES = r"""
   deepopsctl.cluster.storage_quota:
     component: storage
     step: quota
-    digest: "{{ deepops_digest }}"
+    digest: "{{ deepops_digests.storage }}"
     exports: "{{ storage_mounts | deepopsctl.cluster.storage_quotas(inventory_hostname) }}"
 """
 

@@ -50,7 +50,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     ]
     plays = [{"hosts": "all", "gather_facts": False, "roles": [container], "tasks": tasks}]
     cache = {"XDG_CACHE_HOME": str(directory / "cache"), "PIP_INDEX_URL": NOWHERE, "PIP_RETRIES": "0"}
-    return play(directory, plays, {"node": {"deepops_digest": "x"}}, "--check", settings=cache)
+    return play(directory, plays, {"node": {"deepops_digests": {}}}, "--check", settings=cache)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Played]:
     memory = Mount("memory", StorageType.TMPFS, "tmpfs", f"{directory}/memory", tuple(STORAGE))
     hosts = {
         name: {
-            "deepops_digest": "x",
+            "deepops_digests": {},
             "entries": variable([lustre(directory, name, source, required=required), memory]),
         }
         for name, (source, required, _) in STORAGE.items()
@@ -161,7 +161,7 @@ def test_a_package_of_grafana_out_of_reach_leaves_grafana_out(tmp_path: Path) ->
     after = {"name": "What comes after", "ansible.builtin.debug": {"msg": message}}
     plays = [{"hosts": "all", "gather_facts": False, "roles": [grafana], "tasks": [after]}]
 
-    played = play(tmp_path, plays, {"node": {"deepops_digest": "x"}}, "--check")
+    played = play(tmp_path, plays, {"node": {"deepops_digests": {}}}, "--check")
 
     left_out = played.result("Report a package that can't be fetched").data["deepops_left_out"]
     assert f"cannot fetch {NOWHERE}/grafana.deb" in left_out["message"]

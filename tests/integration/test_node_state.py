@@ -92,7 +92,7 @@ def tasks_for(directory: Path) -> list[dict[str, Any]]:
     def gate(
         name: str, digest: str = "d1", steps: tuple[str, ...] = ("files",), component: str = "test"
     ) -> dict[str, Any]:
-        asked = {"component": component, "digest": digest, "steps": list(steps)}
+        asked = {"component": component, "digests": {component: digest}, "steps": list(steps)}
         return {"name": name, "deepopsctl.cluster.drift_check": asked}
 
     def edit(name: str, **file: str) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from deepopsctl.run.questions import (
     Question,
     Replies,
     ask,
+    gate,
     is_done,
     is_repeatable,
     known,
@@ -56,6 +57,9 @@ def event(node: str, module: str = "drift_check", **arguments: Any) -> dict[str,
     return {"event": "runner_on_ok", "event_data": data}
 
 
+DIGESTS = {gate("slurm"): "digest", gate("monitoring"): "other", INFO: "whole"}
+
+
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClusterDir:
     for name in [name for name in os.environ if name.startswith("ANSIBLE_")]:
@@ -68,9 +72,9 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClusterDir:
 
 @pytest.fixture
 def memory() -> Memory:
-    made = Memory("digest")
+    made = Memory(DIGESTS)
     for node in ("ctl1", "gpu01"):
-        made.note(event(node, digest="older", needs={"programs": ["/bin/true"]}))
+        made.note(event(node, digests={"slurm": "older"}, needs={"programs": ["/bin/true"]}))
     return made
 
 
@@ -82,7 +86,8 @@ def test_what_ansible_asked_is_asked_again_with_the_digest_of_this_run(directory
     questions = known(RunRequest(directory, "slurm"), directory.cluster(), memory)
 
     (question,) = questions["gpu01"]
-    assert (question.module, question.arguments["digest"], question.arguments["steps"]) == (GATE, "digest", ["slurmd"])
+    assert (question.module, question.arguments["digests"]) == (GATE, {"slurm": "digest"})
+    assert question.arguments["steps"] == ["slurmd"]
     # what only matters on a node with work
     assert question.arguments["needs"] == {}
 
@@ -137,7 +142,7 @@ def test_a_deploy_asks_all_nodes_or_none(directory: ClusterDir, memory: Memory) 
 
 
 def test_a_later_component_is_known_from_the_gate_of_an_earlier_one(directory: ClusterDir) -> None:
-    memory = Memory("digest")
+    memory = Memory(DIGESTS)
     run = [{"component": "slurm", "steps": ["slurmd"]}, {"component": "monitoring", "steps": ["node"]}]
     for node in ("ctl1", "gpu01"):
         memory.note(event(node, run=run))
@@ -225,7 +230,7 @@ def test_the_doctor_asks_what_its_playbook_asked(directory: ClusterDir, memory: 
 
 
 def test_a_wait_asks_the_first_controller_alone_whatever_was_asked_before(directory: ClusterDir) -> None:
-    request, nothing = RunRequest(directory, SLURM_INFO), Memory("")
+    request, nothing = RunRequest(directory, SLURM_INFO), Memory({})
     questions = known(request, directory.cluster(), nothing)
 
     ((name, (question,)),) = questions.items()
@@ -324,7 +329,7 @@ def test_a_question_goes_through_the_jump_hosts_that_ansible_goes_through(
     sent = Sent(monkeypatch, ctl1=[fan_out.Answer(0)])
     cluster = directory.cluster()
 
-    ask(RunRequest(directory, SLURM_INFO), cluster, known(RunRequest(directory, SLURM_INFO), cluster, Memory("")),
+    ask(RunRequest(directory, SLURM_INFO), cluster, known(RunRequest(directory, SLURM_INFO), cluster, Memory({})),
         content_dir(), lambda: False)  # fmt: skip
 
     command = sent.calls[0].command
@@ -353,25 +358,26 @@ def test_of_two_controllers_a_wait_asks_the_first_and_a_status_gives_both_more_t
         "ctl1": (30, fan_out.MOST_BYTES_OF_SLURM), "ctl2": (30, fan_out.MOST_BYTES_OF_SLURM),
         "gpu01": (10, fan_out.MOST_BYTES),
     }  # fmt: skip
-    assert set(known(RunRequest(directory, SLURM_INFO), cluster, Memory(""))) == {"ctl1"}
+    assert set(known(RunRequest(directory, SLURM_INFO), cluster, Memory({}))) == {"ctl1"}
 
 
 def test_it_is_kept_for_the_same_digest_alone(memory: Memory, tmp_path: Path) -> None:
     path = tmp_path / "questions.json"
     memory.save(path)
 
-    assert Memory.load(path, "digest").asked == memory.asked
-    assert Memory.load(path, "another").asked == {}
+    assert Memory.load(path, DIGESTS).asked == memory.asked
+    assert Memory.load(path, {**DIGESTS, gate("monitoring"): "another"}).asked == memory.asked
+    assert Memory.load(path, {**DIGESTS, gate("slurm"): "another"}).asked == {}
     # equal arguments of many nodes stand there once
     assert len(json.loads(path.read_text(encoding="utf-8"))["arguments"]) == 1
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"digest": "digest", "arguments": [], "asked": {"x": {"n": 3}}}'])
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"digests": {"x": ""}, "arguments": [], "asked": {"x": {"n": 3}}}'])
 def test_a_damaged_memory_is_none(tmp_path: Path, text: str) -> None:
     path = tmp_path / "questions.json"
     path.write_text(text, encoding="utf-8")
 
-    assert Memory.load(path, "digest").asked == {}
+    assert Memory.load(path, {"x": ""}).asked == {}
 
 
 @pytest.mark.parametrize(
@@ -400,9 +406,12 @@ def test_the_program_has_all_that_it_imports(tmp_path: Path) -> None:
         f"import sys; sys.path.insert(0, {str(tmp_path)!r}); sys.modules['ansible'] = None; "
         "from ansible_collections.deepopsctl.cluster.plugins.module_utils.node.questions import main; main()"
     )
-    gate = {"component": "nothing", "steps": ["x"], "digest": "d", "run": [], "registered": [], "foreign": False}
+    arguments = {"component": "nothing", "steps": ["x"], "digests": {"nothing": "d"}}
     questions = [
-        {"question": GATE, "arguments": {**gate, "needs": {}, "requires": {}}},
+        {
+            "question": GATE,
+            "arguments": {**arguments, "run": [], "registered": [], "foreign": False, "needs": {}, "requires": {}},
+        },
         {"question": INFO, "arguments": {"components": [], "slurm": False}},
         {"question": "no such question", "arguments": {}},
     ]
