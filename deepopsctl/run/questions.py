@@ -279,9 +279,9 @@ class _Form:
         except (ValueError, RecursionError):
             # the second is what a node nests too deeply
             return ()
-        found = [_timed(parsed, sent)] if questions[0].module == DOCTOR else items(parsed)
-        good = [each for each in found if isinstance(each, Mapping) and "msg" not in each]
-        return good if len(good) == len(found) == len(questions) else ()
+        parts = [_timed(parsed, sent)] if questions[0].module == DOCTOR else items(parsed)
+        good = [each for each in parts if isinstance(each, Mapping) and "msg" not in each]
+        return good if len(good) == len(parts) == len(questions) else ()
 
 
 def _timed(answer: object, sent: fan_out.Answer) -> object:
