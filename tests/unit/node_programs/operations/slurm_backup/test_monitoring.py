@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from deepopsctl.node_programs.operations.slurm_backup import BackupError, monitoring
+from deepopsctl.node_programs.operations.slurm_backup import MANIFEST, BackupError, monitoring
 
 FIRST, SECOND = "01JDABCDEFGHJKMNPQRSTVWXYZ", "01JDZZZZZZZZZZZZZZZZZZZZZZ"
 
@@ -163,7 +163,7 @@ def place() -> Iterator[Path]:
 def saved_set(directory: Path, database: bytes) -> Path:
     """A set with Grafana's database alone."""
     (directory / monitoring.BLOCKS).mkdir(parents=True)
-    (directory / monitoring.MANIFEST).write_text(json.dumps({"monitoring": {"blocks": [], "grafana": True}}))
+    (directory / MANIFEST).write_text(json.dumps({"monitoring": {"blocks": [], "grafana": True}}))
     (directory / monitoring.DATABASE).write_bytes(database)
     return directory
 
