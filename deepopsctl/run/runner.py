@@ -30,7 +30,7 @@ from deepopsctl.content import content_dir, playbook
 from deepopsctl.errors import ControlMachineError, DeepOpsError
 from deepopsctl.node_programs._shared.waiting import wait_until
 from deepopsctl.run import claim as claims, questions, supervisor
-from deepopsctl.run.desired_state import DesiredState, read_inputs, resolve_desired_state, save_desired_state
+from deepopsctl.run.desired_state import MEMORY, DesiredState, read_inputs, resolve_desired_state, save_desired_state
 from deepopsctl.run.events import Event, HostResult, ModuleMessage, Notice, Output, Status, TaskStarted, parse, plain
 from deepopsctl.run.lock import Holder, ansible_lock, cluster_lock
 from deepopsctl.run.outcome import RunOutcome, RunSummary, Tally, Verdict
@@ -322,7 +322,7 @@ class _Run:
 
     @property
     def _last_state(self) -> Path:
-        return self.request.directory.runs / "desired.json"
+        return self.request.directory.runs / MEMORY
 
     @property
     def _remembers(self) -> bool:
