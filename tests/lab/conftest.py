@@ -90,7 +90,7 @@ def skip_after_a_failure(cluster: SharedCluster, session: pytest.Session) -> Ite
 
 @pytest.fixture(scope="module")
 def bare(sound: SharedCluster) -> LabCluster:
-    """Nodes on which nobody has deployed anything, for tests that leave them as they were."""
+    """Nodes on which nothing was deployed, for tests that leave them as they were."""
     return sound.bare()
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from deepopsctl.node_programs._shared.command import Result
+from deepopsctl.node_programs._shared.node_states import drain_reason
 from deepopsctl.node_programs.suites.validate_smoke import state
-from deepopsctl.slurm.node_states import drain_reason
 from deepopsctl.slurm.state import SlurmNode
 from tests.support import node_modules as nodeside
 
@@ -60,7 +60,7 @@ def test_a_plan_changes_no_node(monkeypatch: pytest.MonkeyPatch) -> None:
         ("resume", "IDLE+DRAIN", OURS, "root", ("resume", None)),
         ("resume", "MIXED+DRAIN", OURS, "root", ("resume", None)),
         ("resume", "IDLE+DRAIN", "bad DIMM", "alice", ("refused", "drained by alice since ?: bad DIMM")),
-        ("resume", "IDLE+DRAIN", "", "", ("refused", "drained by somebody since ?: no reason given")),
+        ("resume", "IDLE+DRAIN", "", "", ("refused", "drained by an unknown user since ?: no reason given")),
         ("resume", "IDLE", "", "", ("none", "not drained")),
     ],
 )
