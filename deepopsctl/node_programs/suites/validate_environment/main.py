@@ -48,7 +48,11 @@ def node(request: Request) -> Result:
     name, people = request["node"], request["people"]
     modular = request.get("modules", ())
     more = tools.LOGIN_COMMANDS if request.get("login") else ()
-    checks = [*installed.verify_installed(name, request.get("differences", ())), *tools.verify_tools(name, more), *mail.verify_mail(name)]
+    checks = [
+        *installed.verify_installed(name, request.get("differences", ())),
+        *tools.verify_tools(name, more),
+        *mail.verify_mail(name),
+    ]
     # every version, not one of each name: a job may load any of them
     versions = dict.fromkeys([*request.get("declared_modules", ()), *modules.versions(request.get("modulefiles", ""))])
     checks += modules.verify_modules(name, modular, modules.shells(), list(versions)) if modular else []
