@@ -25,8 +25,8 @@ ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".pytest_cache"
 # where the time goes, for those who want to make it less
 OPTIONS = ("--durations=40", "--durations-min=5")
-# a third of their weight
-LESS = 5
+# a tenth of their weight
+LESS = 10
 PAUSE_S = 0.2
 # a failed run names no more than these in its last 20 lines, each no longer
 MANY = 5

@@ -11,11 +11,17 @@ from datetime import datetime
 
 from deepopsctl.errors import ExitCode
 from deepopsctl.lifecycle.pace import Pace, allowed_failures, batch_size
+from deepopsctl.node_programs._shared.node_states import (
+    NODE_PREFIX,
+    NOT_TESTABLE,
+    OUT_OF_SERVICE,
+    REBOOT_PREFIX,
+    REBOOTING,
+)
 from deepopsctl.nodes.node_pass import NodePass
 from deepopsctl.nodes.reboot import reboot_drained
 from deepopsctl.nodes.wait_for_jobs import Wait, job_words
 from deepopsctl.nodes.workflow import StoppedError, state_of
-from deepopsctl.slurm.node_states import NODE_PREFIX, NOT_TESTABLE, OUT_OF_SERVICE, REBOOT_PREFIX, REBOOTING
 from deepopsctl.slurm.state import SlurmJob, SlurmNode, SlurmState
 from deepopsctl.text.node_sets import fold
 

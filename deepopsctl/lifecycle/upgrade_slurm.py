@@ -20,6 +20,7 @@ from deepopsctl.files import write_atomic
 from deepopsctl.lifecycle.package_repository import PackageRepository
 from deepopsctl.lifecycle.upgrade_plan import NodeFacts, Plan, Wanted, is_done, make_plan, service_hosts
 from deepopsctl.model.cluster import Cluster, Node, Role
+from deepopsctl.node_programs._shared.node_states import NODE_PREFIX
 from deepopsctl.nodes.admit import failed_checks, validate
 from deepopsctl.nodes.drain import DrainOptions, NodeDrain
 from deepopsctl.nodes.node_pass import NodePass
@@ -35,7 +36,6 @@ from deepopsctl.nodes.workflow import (
 )
 from deepopsctl.run.outcome import RunOutcome
 from deepopsctl.run.request import RunRequest
-from deepopsctl.slurm.node_states import NODE_PREFIX
 from deepopsctl.slurm.state import SlurmState
 from deepopsctl.text.answers import Fields, mapping, texts, words
 from deepopsctl.text.node_sets import fold

@@ -8,8 +8,8 @@ from datetime import datetime
 from deepopsctl.checks.check import failed_places
 from deepopsctl.errors import ExitCode
 from deepopsctl.model.cluster import Cluster, Node, Role
+from deepopsctl.node_programs._shared.node_states import RESERVATION
 from deepopsctl.nodes.workflow import NODE_STATE, PATIENCE_S, Flow, StoppedError, require_success
-from deepopsctl.slurm.node_states import RESERVATION
 from deepopsctl.text.node_sets import fold
 from deepopsctl.validation.result import Validation, examine, save
 

@@ -15,6 +15,7 @@ from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.selection import select_nodes
 from deepopsctl.errors import ExitCode, InputError
 from deepopsctl.model.cluster import Cluster, Node, Role
+from deepopsctl.node_programs._shared.node_states import PREFIX, REBOOT_PREFIX
 from deepopsctl.nodes.node_pass import NodePass
 from deepopsctl.nodes.wait_for_jobs import Wait, job_words
 from deepopsctl.nodes.workflow import (
@@ -29,7 +30,6 @@ from deepopsctl.nodes.workflow import (
 )
 from deepopsctl.run.outcome import RunOutcome
 from deepopsctl.run.request import RunRequest
-from deepopsctl.slurm.node_states import PREFIX, REBOOT_PREFIX
 from deepopsctl.slurm.state import SlurmJob, SlurmNode, SlurmState
 from deepopsctl.text.node_sets import fold
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from deepopsctl.cluster.ssh_login import CONFINED, Target, options, quoted, withheld, without_variables
 from deepopsctl.errors import ControlMachineError
+from deepopsctl.node_programs._shared.waiting import wait_until
 from deepopsctl.ssh.remote_scripts import Script
-from deepopsctl.waiting import wait_until
 
 _METHODS = re.compile(r"Permission denied \(([^)]*)\)")
 _HOST_KEY = re.compile(r"REMOTE HOST IDENTIFICATION HAS CHANGED|Host key verification failed|host key is known for")

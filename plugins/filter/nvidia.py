@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import packages_sources
+from ansible_collections.deepopsctl.cluster.plugins.plugin_utils.filters import filters_of
 
 from deepopsctl.gpus import discovery, driver as gpus_driver, driver_packages, gres, mig_layout, notation
 from deepopsctl.text import node_sets as text_node_sets
@@ -142,17 +143,4 @@ class FilterModule:
 
     def filters(self) -> dict[str, Any]:
         """Name -> function."""
-        return {
-            "nvidia_declared": nvidia_declared,
-            "nvidia_driver_plan": nvidia_driver_plan,
-            "nvidia_driver_sources": nvidia_driver_sources,
-            "nvidia_expected": nvidia_expected,
-            "nvidia_probes": nvidia_probes,
-            "nvidia_refusals": nvidia_refusals,
-            "nvidia_driver_units": nvidia_driver_units,
-            "nvidia_dcgm_plan": nvidia_dcgm_plan,
-            "nvidia_domain": nvidia_domain,
-            "nvidia_imex_plan": nvidia_imex_plan,
-            "nvidia_gdrcopy_plan": nvidia_gdrcopy_plan,
-            "nvidia_mig_layouts": nvidia_mig_layouts,
-        }
+        return filters_of(globals())

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from deepopsctl.node_programs._shared.command import Result
+from deepopsctl.node_programs._shared.node_states import drain_reason
 from deepopsctl.node_programs.suites.validate_smoke import state
-from deepopsctl.slurm.node_states import drain_reason
 from deepopsctl.slurm.state import SlurmNode
 from tests.support import node_modules as nodeside
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from deepopsctl import waiting
-from deepopsctl.slurm import node_states
+from deepopsctl.node_programs._shared import node_states, waiting
 from tests.support.paths import ROOT
 
 CLIENT = Path("plugins/module_utils/slurm/client.py")

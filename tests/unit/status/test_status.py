@@ -354,6 +354,7 @@ class TestComponents:
         assert result.findings[0].message == "nvidia drifted: package nvidia-open is missing, was 580"
         assert "`deepopsctl deploy nvidia`" in result.findings[0].hint
         assert kinds(result) == [("problem", "gpu02"), ("no answer", "gpu04"), ("note", "gpu03")]
+        assert result.findings[-1].message == "nvidia behind: the desired state changed since the last deploy"
         assert result.exit_code is ExitCode.FAILED
 
     def test_the_document_has_them_of_the_cluster_and_of_each_node(self) -> None:

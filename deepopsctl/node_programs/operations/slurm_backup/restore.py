@@ -399,6 +399,7 @@ def _summary(manifest: Manifest) -> dict[str, Any]:
     return {
         "cluster": manifest["cluster"], "host": manifest["host"], "finished": manifest["finished"],
         "slurm": manifest["slurm"], "next_job_id": manifest.get("next_job_id"),
+        "components": manifest.get("components", []),
         "jobs": None if jobs is None else len(jobs), "running": running,
         "rows": (manifest.get("database") or {}).get("rows"),
     }  # fmt: skip
