@@ -89,7 +89,7 @@ def rotate(directory: ClusterDir, rotation: Rotation, base: RunRequest, operator
         raise InputError.single("backup-password", "this cluster makes no backups", "see docs/operate/backup.md")
     flow = Flow(directory, base, operator, Report("secrets rotate", tuple(node.name for node in cluster.nodes)))
     with flow.reporting(), flow.lock():
-        _Rotate(flow, cluster, rotation).run()
+        _Rotate(flow, cluster, rotation).rotate_all()
     return flow.report
 
 
@@ -122,7 +122,7 @@ class _Rotate:
     rotation: Rotation
     resumed: bool = False
 
-    def run(self) -> None:
+    def rotate_all(self) -> None:
         """All steps in order."""
         directory = self.flow.directory
         self.resumed = NEXT in secrets.read(directory.secrets, directory.vault_password)
@@ -311,4 +311,4 @@ class _Rotate:
         )
 
     def _run(self, nodes: tuple[Node, ...], *playbooks: str) -> RunOutcome:
-        return self.flow.run(self.cluster, playbooks, [node.name for node in nodes])
+        return self.flow.run_playbooks(self.cluster, playbooks, [node.name for node in nodes])

@@ -73,7 +73,7 @@ PATIENCE_S = 8.0
 ASKPASS_SINCE = (8, 4)
 
 
-def run(request: RunRequest, on_event: Watch) -> RunOutcome:
+def run_playbooks(request: RunRequest, on_event: Watch) -> RunOutcome:
     """Run playbooks on a cluster under its lock; `on_event` gets every event as it happens."""
     _require_all(request)
     with cluster_lock(request.directory.runs, f"deepopsctl {request.command}"):
