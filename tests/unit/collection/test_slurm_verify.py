@@ -69,7 +69,7 @@ class Unregistered:
 
 
 class Clock:
-    """In place of the module `time`: it continues while somebody sleeps."""
+    """In place of the module `time`: it continues while a test sleeps."""
 
     def __init__(self) -> None:
         self._now_s = 0.0
@@ -233,5 +233,5 @@ class TestOutputs:
         assert slurm.last_error(journal) == "no configuration"
 
     def test_a_command_that_hangs_or_is_not_there_says_so(self) -> None:
-        assert slurm.run(["sleep", "60"], seconds=1) == (124, "no answer within 1 s")
-        assert slurm.run(["/nonexistent/scontrol"])[0] == 127
+        assert slurm.run_merged(["sleep", "60"], seconds=1) == (124, "no answer within 1 s")
+        assert slurm.run_merged(["/nonexistent/scontrol"])[0] == 127

@@ -238,7 +238,7 @@ PARTITIONS: dict[str, dict[str, object]] = {
     "gpu": {"flag_default": 1, "max_time": 1440, "max_nodes": INFINITE, "max_share": 1},
     "cpu": {"flag_default": 0, "max_time": 60, "max_nodes": 2, "max_share": 1},
     "mixed": {"flag_default": 0, "max_time": INFINITE, "max_nodes": INFINITE, "max_share": 1},
-    # made by scontrol, with nodes that nobody has written down here
+    # made by scontrol, with nodes that are not written down here
     "other": {"flag_default": 0, "max_time": INFINITE, "max_nodes": INFINITE, "max_share": 1},
 }
 

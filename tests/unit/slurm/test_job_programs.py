@@ -164,7 +164,7 @@ class TestOwnDirectory:
         jobs_path.chmod(0o1777)
 
         for action in ("make", "remove", "sweep"):
-            assert run(made, action).stderr == f"{jobs_path} must belong to root, and nobody else may write there\n"
+            assert run(made, action).stderr == f"{jobs_path} must belong to root, and no other user may write there\n"
         assert [path.name for path in jobs_path.iterdir()] == [OVER]
 
     def test_a_number_that_is_none_is_refused(self, made: Path, jobs_path: Path) -> None:

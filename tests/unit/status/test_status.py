@@ -288,7 +288,7 @@ class TestFindings:
         states = {"gpu01": down, "gpu02": drained, "gpu03": drained, "gpu04": rebooted}
 
         assert [finding.hint for finding in status(outcome(answer=slurm(states))).findings] == [
-            "someone set it down; after the repair: scontrol update nodename=gpu01 state=resume",
+            "a user set it down; after the repair: scontrol update nodename=gpu01 state=resume",
             "`deepopsctl deploy` verifies it and returns it to service",
             "`deepopsctl node resume gpu[02-03]` resumes it",
         ]
@@ -354,6 +354,7 @@ class TestComponents:
         assert result.findings[0].message == "nvidia drifted: package nvidia-open is missing, was 580"
         assert "`deepopsctl deploy nvidia`" in result.findings[0].hint
         assert kinds(result) == [("problem", "gpu02"), ("no answer", "gpu04"), ("note", "gpu03")]
+        assert result.findings[-1].message == "nvidia behind: the desired state changed since the last deploy"
         assert result.exit_code is ExitCode.FAILED
 
     def test_the_document_has_them_of_the_cluster_and_of_each_node(self) -> None:

@@ -30,5 +30,5 @@ def main(arguments: list[str] | None = None) -> int:
         return OK if worked else FAILED
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: rounds.stop.set())
-    rounds.run()
+    rounds.drain_until_stopped()
     return OK

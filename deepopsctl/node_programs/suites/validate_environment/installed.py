@@ -11,7 +11,7 @@ from .checks import check
 INSTALLED = "environment-installed"
 
 
-def run(node: str, differences: Sequence[str]) -> list[Check]:
+def verify_installed(node: str, differences: Sequence[str]) -> list[Check]:
     """One check, from what the records of the last good deploy say compared with the node (node_info)."""
     if not differences:
         return [check(INSTALLED, node, PASS, "as deployed", "as deployed")]

@@ -34,7 +34,7 @@ _MARK = "deepopsctl-missing: "
 _SEARCH = 'for name in {}; do command -v "$name" >/dev/null || echo "' + _MARK + '$name"; done'
 
 
-def run(node: str, more: Sequence[str] = ()) -> list[Check]:
+def verify_tools(node: str, more: Sequence[str] = ()) -> list[Check]:
     """One check for commands that are there, one for what Slurm answers them."""
     wanted = [*COMMANDS, *more]
     # in one shell: each login shell reads all of /etc/profile.d
