@@ -30,7 +30,7 @@ import asyncssh
 import yaml
 
 from benchmarks.crowd import addresses
-from benchmarks.sizes import DEEPOPSCTL, run
+from benchmarks.sizes import DEEPOPSCTL, output_of
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.content import content_dir
 from deepopsctl.run import questions
@@ -144,12 +144,12 @@ def cluster(size: int, directory: Path) -> list[str]:
     spec["components"] = [COMPONENT]
     source = directory.with_suffix(".yml")
     source.write_text(yaml.safe_dump(spec, sort_keys=False))
-    run(DEEPOPSCTL, "init", str(directory), "--from", str(source))
+    output_of(DEEPOPSCTL, "init", str(directory), "--from", str(source))
     made = ClusterDir.open(directory)
     made.ssh_key.parent.mkdir(exist_ok=True)
     for key in (made.ssh_key, directory / "host_key"):
         if not key.exists():
-            run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key))
+            output_of("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key))
     public = " ".join((directory / "host_key.pub").read_text().split()[:2])
     (directory / "known_hosts").write_text("".join(f"[{place}]:{PORT} {public}\n" for place in places.values()))
     return names
