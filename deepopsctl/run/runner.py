@@ -553,7 +553,7 @@ def _append(file: BinaryIO | None, line: str) -> None:
 def _line(event: HostResult) -> dict[str, object]:
     entry: dict[str, object] = {
         "host": event.host, "play": event.play, "task": event.task, "component": event.component,
-        "status": str(event.status), "changed": event.changed, "elapsed_s": event.elapsed_s,
+        "status": str(event.status), "changed": event.changed, "elapsed_s": event.elapsed_s, "at": round(event.at, 3),
     }  # fmt: skip
     if event.message:
         entry["message"] = event.message
