@@ -55,7 +55,7 @@ _BEGUN = "DEEPOPSCTL-BEGUN"
 _BEGIN_S = 20.0
 _SSH_FAILED = 255
 _DROPPED = re.compile(r"\Akex_exchange_identification: (?!.*(open failed|timed out))", re.DOTALL)
-# as many as a sshd lets wait at its door, by default, with room for others
+# fewer logins than a sshd lets wait, by default, with room for others
 _FEW = 5
 # of the site's own variables: how a node is reached
 _CONNECTION = re.compile(r"^\s*[\"']?ansible_(?!managed)", re.MULTILINE)
