@@ -10,7 +10,7 @@ from typing import Any
 
 from ..._shared import settings
 from . import guard, heartbeat
-from .mounts import mounted_type
+from .shared import mounted_type
 
 CONFIG = "/etc/slurm/deepops/controllers.json"
 OK, NO, INVALID = 0, 1, 3

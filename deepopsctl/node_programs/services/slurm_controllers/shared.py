@@ -9,9 +9,8 @@ import secrets
 import stat
 from typing import Any
 
-from ..._shared.mount_table import NETWORK
+from ..._shared import mount_table
 from .heartbeat import SLURM, as_slurm, as_user
-from .mounts import mounted_type
 
 LENT = ".deepopsctl-check-"
 
@@ -24,6 +23,12 @@ class NotSharedError(Exception):
         self.hint = hint
 
 
+def mounted_type(path: str, table: str = mount_table.TABLE) -> str:
+    """The type of the file system that is mounted at exactly this path; '' for none."""
+    mount = mount_table.on_top(mount_table.read(table), path)
+    return mount.type if mount else ""
+
+
 def check_mount(request: dict[str, Any]) -> None:
     """The path is mounted, from a server or as something that cluster.yml says is shared."""
     path = request["mount"]
@@ -33,7 +38,7 @@ def check_mount(request: dict[str, Any]) -> None:
             f"nothing is mounted on {path}: slurmctld would find no jobs there, and end those that run",
             "`deepopsctl deploy storage` mounts it",
         )
-    if request["network"] and not NETWORK.fullmatch(fstype):
+    if request["network"] and not mount_table.NETWORK.fullmatch(fstype):
         raise NotSharedError(
             f"{fstype} is mounted on {path}, which is this controller's alone",
             "`deepopsctl deploy storage` mounts what cluster.yml says",

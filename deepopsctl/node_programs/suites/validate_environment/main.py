@@ -17,7 +17,6 @@ from . import (
     examples,
     guides,
     identities,
-    installed,
     login_node,
     logins,
     mail,
@@ -48,7 +47,7 @@ def node(request: Request) -> Result:
     name, people = request["node"], request["people"]
     modular = request.get("modules", ())
     more = tools.LOGIN_COMMANDS if request.get("login") else ()
-    checks = [*installed.run(name, request.get("differences", ())), *tools.run(name, more), *mail.run(name)]
+    checks = [tools.installed(name, request.get("differences", ())), *tools.run(name, more), *mail.run(name)]
     # every version, not one of each name: a job may load any of them
     versions = dict.fromkeys([*request.get("declared_modules", ()), *modules.versions(request.get("modulefiles", ""))])
     checks += modules.run(name, modular, modules.shells(), list(versions)) if modular else []
