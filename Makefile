@@ -84,7 +84,7 @@ lint: venv ## ruff, codespell, shellcheck, import-linter and ansible-lint
 	$(BIN)/codespell -D - -D .codespell-words.txt $(WORDS)
 	$(BIN)/shellcheck $(SHELL_SCRIPTS)
 	$(BIN)/lint-imports
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/ansible-lint --offline
+	PATH="$(CURDIR)/$(BIN):$$PATH" scripts/lint-ansible --offline
 
 sanity: venv ## Ansible's own checks of the collection (ansible-test)
 	PATH="$(CURDIR)/$(BIN):$$PATH" scripts/ansible-sanity

@@ -61,5 +61,5 @@ def _warnings(words: tuple[str, ...], cluster: Cluster, known: tuple[str, ...]) 
         what = "has `storage:`, but `components:` does not list storage: nothing of it is deployed"
         yield Problem(_WHERE, what, "add storage to `components:`")
     if cluster.people and "environment" not in (*listed, *words):
-        what = "there is a people.yml, but `components:` does not list environment: nobody of it gets an account"
+        what = "there is a people.yml, but `components:` does not list environment: no one in it gets an account"
         yield Problem(_WHERE, what, "add environment to `components:`")

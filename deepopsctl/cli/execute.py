@@ -49,7 +49,7 @@ def run_watched(request: RunRequest, hosts: tuple[str, ...] | None, *, verbosity
     from deepopsctl.cli.variables import names_in
     from deepopsctl.run.runner import run
 
-    if request.deploys:
+    if request.deploys or request.command == "doctor":
         names = [name for mine in request.user_vars for name in names_in(mine)]
         for problem in misspelt_settings(request.directory, request.content or content_dir(), names):
             show_warning(problem)

@@ -46,6 +46,19 @@ def _components(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
     return [name for name in components() if name.startswith(incomplete)]
 
 
+class ComponentsCommand(click.Command):
+    """A command about components; its help lists those of playbooks/site.yml."""
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The docstring, and the components."""
+        from deepopsctl.content import components
+
+        super().format_help_text(ctx, formatter)
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text(f"COMPONENT is one of {', '.join(components())}.")
+
+
 components_argument = click.argument("components", nargs=-1, metavar="[COMPONENT]...", shell_complete=_components)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 sudo_option = click.option("-K", "--ask-become-pass", is_flag=True, help="Ask for the sudo password.")

@@ -103,7 +103,7 @@ def render_html(cluster: Cluster, markdown: str) -> str:
     """The guide as one self-contained page."""
     from markdown_it import MarkdownIt
 
-    # cluster.yml's texts are no HTML
+    # cluster.yml's texts are not HTML
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
     return _templates().get_template("user-guide.html.j2").render(name=cluster.name, content=parser.render(markdown))
 
@@ -168,7 +168,7 @@ def _units(cluster: Cluster) -> list[tuple[str, str]]:
 
 
 def _accounts(cluster: Cluster, people: People | None) -> list[str]:
-    """Accounts that jobs are charged to; the people of a site are nobody's business."""
+    """Accounts that jobs are charged to; the people of a site are not listed."""
     charged = {user.account for user in cluster.policy.all_users()}
     declared = [account.name for account in cluster.policy.accounts if account.name in charged]
     return declared + [group.name for group in (people.groups if people else ())]

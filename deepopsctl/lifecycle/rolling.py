@@ -98,7 +98,7 @@ class Rolling(NodePass):
 
     @property
     def is_pending(self) -> bool:
-        """Whether jobs are waited for, or further nodes may be taken out now."""
+        """Whether jobs have to end first, or further nodes may be taken out now."""
         return bool(self._waiting or (self.queue and self._is_open and not self.is_over_limit))
 
     @property
@@ -150,7 +150,7 @@ class Rolling(NodePass):
         return self._drain(names)
 
     def _take_up(self, begun: Sequence[str]) -> None:
-        """Nodes that an earlier call took out of service; a reboot that is under way is waited for."""
+        """Nodes that an earlier call took out of service; waits for a reboot that is under way."""
         slurm = self.flow.slurm_now()
         self._worked_on = slurm.reserved & frozenset(begun)
         rebooting = [name for name in begun if name in slurm.nodes and slurm.nodes[name].flags & REBOOTING]
@@ -162,7 +162,7 @@ class Rolling(NodePass):
     def _drain(self, names: Sequence[str]) -> SlurmState:
         self.flow.operator.info(f"drain {fold(names)}")
         slurm = self._set_out_of_service(names, f"{fold(names)} may be drained", f"node {self.flow.verb}")
-        # somebody else may have been quicker
+        # another process may have been quicker
         mine = {name for name in names if name in slurm.nodes and is_begun(slurm.nodes[name], self.flow.verb)}
         self._waiting += [name for name in names if name in mine]
         self._leave_out((name for name in names if name not in mine), slurm)
@@ -233,7 +233,7 @@ class Rolling(NodePass):
         self._shown = jobs
 
     def late(self) -> StoppedError:
-        """What is waited for stays drained."""
+        """Nodes with jobs or reboots under way stay drained."""
         names, after = fold(self._waiting), f"after {self.pace.timeout_s} s"
         if not names:
             return StoppedError(f"{after} slurmctld does not answer", self.goes_on, ExitCode.TIMEOUT)

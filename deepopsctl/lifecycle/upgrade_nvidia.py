@@ -20,9 +20,9 @@ from deepopsctl.files import write_atomic
 from deepopsctl.lifecycle.pace import Pace
 from deepopsctl.lifecycle.rolling import Rolling, Selection, WorkResult, select
 from deepopsctl.model.cluster import Cluster, Node, Role
-from deepopsctl.nodes.wait_for_jobs import SLURM_INFO
 from deepopsctl.nodes.workflow import SILENT, Flow, Operator, Report, StoppedError, failed_nodes, state_of
 from deepopsctl.run.outcome import RunOutcome
+from deepopsctl.run.questions import SLURM_INFO
 from deepopsctl.run.request import RunRequest
 from deepopsctl.slurm.state import SlurmState
 from deepopsctl.text.node_sets import fold
@@ -68,7 +68,7 @@ class NvidiaPlan:
 
     @property
     def busy(self) -> tuple[str, ...]:
-        """Those whose jobs are waited for."""
+        """Those whose jobs have to end first."""
         return tuple(name for name in self.todo if self.slurm.jobs_on([name]))
 
     def document(self) -> dict[str, object]:

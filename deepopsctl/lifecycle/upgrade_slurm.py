@@ -321,7 +321,7 @@ class _Upgrade(NodePass):
         for left in (_answer(outcome, "starting"), registered.get("left")):
             self.failed |= {name: why for name, why in words(left).items() if name not in self.failed}
         self._stop_at_limit(plan)
-        # others were out of service before, or somebody has drained them meanwhile
+        # others were out of service before, or a user has drained them meanwhile
         if serving := self._without_left(texts(registered.get("resumed"))):
             self._validate(serving)
 
@@ -346,7 +346,7 @@ class _Upgrade(NodePass):
         NodeDrain(self.flow, self.cluster, names, VERB, options).wait()
 
     def _end_drains(self, names: Iterable[str]) -> None:
-        """End this command's drains of the nodes, and nobody else's."""
+        """End this command's drains of the nodes, and no others."""
         wanted = tuple(names)
         if not wanted:
             return

@@ -61,7 +61,7 @@ class Phase(StrEnum):
     BACK = "is back"
     LATE = "is not back in time"
     IN_SERVICE = "is in service"
-    TAKEN_OUT = "was taken out of service by somebody else"
+    TAKEN_OUT = "was taken out of service by another user"
 
 
 def phase_of(node: SlurmNode | None) -> Phase:
@@ -96,7 +96,7 @@ def reboot(directory: ClusterDir, options: RebootOptions, base: RunRequest, oper
 def reboot_drained(flow: Flow, cluster: Cluster, names: Sequence[str]) -> dict[str, str]:
     """Have Slurm reboot nodes that an upgrade drained, and wait; {name: reason} of those that are not back.
 
-    Those that are back are down in Slurm until they are admitted. One for which it was requested before is waited for.
+    Those that are back are down in Slurm until they are admitted. Reboots requested before count as well.
     """
     reason, stands = f"{_REASON}: {flow.verb}", f"{fold(names)} stays drained and was not rebooted"
     hint = "see `sinfo -R`, then run the same command again"
@@ -224,7 +224,7 @@ class _Reboot(NodePass):
             self._set(again, "out_of_service", "nothing was rebooted")
         if names:
             outcome = self._reboot_hosts(names)
-            # the others still have to be waited for, and admitted
+            # the others still have to come back, and be admitted
             failed = failed_nodes(outcome, names, f"{fold(names)} may not be back", "run it again")
             self.failed |= {name: f"it was not rebooted, or is not back: {why}" for name, why in failed.items()}
             stay, again = ([name for name in part if name not in failed] for part in (stay, again))

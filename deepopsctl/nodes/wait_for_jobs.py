@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from deepopsctl.errors import DeepOpsError, RunTimeoutError
+from deepopsctl.run.questions import SLURM_INFO
 from deepopsctl.run.request import RunRequest
 from deepopsctl.slurm.state import SlurmJob, SlurmState, state_in
 from deepopsctl.text.node_sets import fold
 
-SLURM_INFO = "operate/nodes/slurm-info"
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 20.0
 SHOWN_JOBS = 8
 

@@ -15,11 +15,12 @@ from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.content import components
 from deepopsctl.errors import DeepOpsError, ExitCode
 from deepopsctl.model.cluster import Cluster, Node, Role
-from deepopsctl.nodes.wait_for_jobs import SLURM_INFO, slurm_now
+from deepopsctl.nodes.wait_for_jobs import slurm_now
 from deepopsctl.run.claim import PLAYBOOK as CLAIM, OutdatedError, died_here, parse_answer
 from deepopsctl.run.events import Totals
 from deepopsctl.run.lock import ClusterBusyError, cluster_lock
 from deepopsctl.run.outcome import COUNTS, SCHEMA, Failure, RunOutcome, Verdict
+from deepopsctl.run.questions import SLURM_INFO
 from deepopsctl.run.request import RunRequest
 from deepopsctl.run.workspace import Workspace
 from deepopsctl.slurm.state import SlurmState, state_in
@@ -174,7 +175,7 @@ class Flow:
 
     @contextmanager
     def lock_when_free(self) -> Iterator[None]:
-        """The cluster's lock, for what comes after a wait: a run that has it by now is waited for."""
+        """The cluster's lock, for what comes after a wait: it waits for a run that has it by now."""
         with ExitStack() as stack:
             shown = ""
             while True:
@@ -183,7 +184,7 @@ class Flow:
                     break
                 except ClusterBusyError as busy:
                     if busy.message != shown:
-                        self.operator.info(f"{busy.message}; it is waited for")
+                        self.operator.info(f"{busy.message}; waiting for it to finish")
                         shown = busy.message
                 self.idle(partial(time.sleep, PAUSE_S))
             yield

@@ -1,69 +1,127 @@
-"""Digest of the desired state of a run: if it is unchanged, nodes only have to be compared with it."""
+"""Digests of the desired state of a run: where a component's is unchanged, nodes only have to be compared with it.
+
+A setting of one component is in that component's digest alone; all else is in the digest of each.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import deepopsctl
 from deepopsctl import __version__
+from deepopsctl.content import components
 from deepopsctl.files import write_atomic
+from deepopsctl.run.setting_scope import Blocks, Scopes, blocks
+from deepopsctl.text.answers import RequiredFields
 
 CONTENT = ("playbooks", "roles", "plugins", "group_vars", "examples")
 # its filters decide what is rendered, and its programs run on nodes: a checkout changes without a new version
 CODE = Path(deepopsctl.__file__).parent
 # hardware.yml is handled separately: a deploy may write it, which is not a change of the desired state
-CLUSTER = ("cluster.yml", "people.yml", "inventory/group_vars", "inventory/host_vars")
+CLUSTER = ("cluster.yml", "people.yml")
+SETTINGS = ("inventory/group_vars", "inventory/host_vars")
 # users reach nodes from login nodes by the pinned keys
 PINNED = ("known_hosts",)
+# in `runs`
+MEMORY = "desired.json"
 IGNORED = frozenset({"__pycache__", "molecule", ".git"})
 
 
-def desired_digest(content: Path, directory: Path, variables: Sequence[object]) -> str:
-    """sha256 over the content, deepopsctl's own code, the cluster's inputs and the user's own variables."""
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What a run is made from: the hash of all but the site's settings, and their text by file and name."""
+
+    common: str
+    settings: Mapping[str, Blocks]
+
+    def hashes(self) -> dict[str, str]:
+        """The hash of each setting, by file and name."""
+        return {
+            f"{where} {name}": hashlib.sha256(block).hexdigest()
+            for where, names in self.settings.items()
+            for name, block in sorted(names.items())
+        }
+
+
+def read_inputs(content: Path, directory: Path, variables: Sequence[object]) -> Inputs:
+    """The content, deepopsctl's own code, the cluster's inputs, and the user's own variables for this run."""
     total = hashlib.sha256()
     total.update(f"{__version__}\0{json.dumps(list(variables), sort_keys=True, default=str)}\0".encode())
-    for root, parts in ((content, CONTENT), (CODE.parent, (CODE.name,)), (directory, CLUSTER + PINNED)):
+    settings: dict[str, Blocks] = {}
+    for root, parts in ((content, CONTENT), (CODE.parent, (CODE.name,)), (directory, CLUSTER + SETTINGS + PINNED)):
         for path in _files(root / part for part in parts):
             # lengths keep `a` + `bc` apart from `ab` + `c`
-            name, data = path.relative_to(root).as_posix().encode(), path.read_bytes()
-            total.update(f"{len(name)}:{len(data)}:".encode() + name + data)
-    return total.hexdigest()
+            where, data = path.relative_to(root).as_posix(), path.read_bytes()
+            named = blocks(data) if root == directory and where.startswith(SETTINGS) else None
+            if named is None:
+                total.update(f"{len(where)}:{len(data)}:".encode() + where.encode() + data)
+            else:
+                settings[where] = named
+    return Inputs(total.hexdigest(), settings)
 
 
 @dataclass(frozen=True, slots=True)
 class DesiredState:
-    """The desired state of a run: the digest that nodes are compared with, and its inputs."""
+    """The desired state of a run: the digests that nodes are compared with, and what they were made from.
+
+    `digest` is that of all, `components` those of each. `hardware` is the hash of hardware.yml that is in them.
+    """
 
     digest: str
-    inputs: str
+    components: Mapping[str, str]
+    common: str
+    settings: Mapping[str, str]
     hardware: str
 
 
-def resolve_desired_state(inputs: str, hardware: Path, memory: Path) -> DesiredState:
-    """The desired state from inputs and hardware.yml; the last run's if only that run wrote hardware.yml since."""
-    now = _hash_of(hardware)
-    last = _load(memory)
-    if last is not None and (last.inputs, last.hardware) == (inputs, now):
-        return last
-    return DesiredState(hashlib.sha256(f"{inputs} {now}".encode()).hexdigest(), inputs, now)
+def resolve_desired_state(inputs: Inputs, content: Path, hardware: Path, memory: Path) -> DesiredState:
+    """The desired state from inputs and hardware.yml, which is as it was where only the last run has written it."""
+    basis, settings = _hash_of(hardware), inputs.hashes()
+    last, left = _load(memory)
+    if last is not None and left == basis:
+        if (last.common, last.settings) == (inputs.common, settings):
+            return last
+        basis = last.hardware
+    names = components(content) if (content / "playbooks" / "site.yml").is_file() else ()
+    scopes = Scopes(content, inputs.settings.values()) if settings else None
+    changes = {key: scopes.of(key.rpartition(" ")[2]) if scopes else None for key in settings}
+
+    def digest(component: str) -> str:
+        own = {
+            key: settings[key] for key, scope in changes.items() if not component or scope is None or component in scope
+        }
+        return hashlib.sha256(json.dumps([inputs.common, own, basis], sort_keys=True).encode()).hexdigest()
+
+    return DesiredState(digest(""), {name: digest(name) for name in names}, inputs.common, settings, basis)
 
 
 def save_desired_state(state: DesiredState, hardware: Path, memory: Path) -> None:
     """Save the desired state of a run, with hardware.yml as that run left it."""
-    document = {"digest": state.digest, "inputs": state.inputs, "hardware": _hash_of(hardware)}
-    write_atomic(memory, json.dumps(document) + "\n", mode=0o600)
+    write_atomic(memory, json.dumps({**asdict(state), "left": _hash_of(hardware)}) + "\n", mode=0o600)
 
 
-def _load(memory: Path) -> DesiredState | None:
+def changed_settings(directory: Path, memory: Path) -> tuple[str, ...]:
+    """The names of the site's settings that are others than at the last deploy of this cluster directory."""
+    last, _ = _load(memory)
+    if last is None:
+        return ()
+    named = ((path, blocks(path.read_bytes()) or {}) for path in _files(directory / part for part in SETTINGS))
+    now = Inputs("", {path.relative_to(directory).as_posix(): each for path, each in named}).hashes()
+    changed = {key for key, _ in now.items() ^ last.settings.items()}
+    return tuple(sorted({key.rpartition(" ")[2] for key in changed}))
+
+
+def _load(memory: Path) -> tuple[DesiredState | None, str]:
+    """The last one, and the hash of hardware.yml after it."""
     try:
-        document = json.loads(memory.read_text(encoding="utf-8"))
-        return DesiredState(str(document["digest"]), str(document["inputs"]), str(document["hardware"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+        document = RequiredFields.of(json.loads(memory.read_text(encoding="utf-8")))
+        return document.fill(DesiredState), document.text("left")
+    except (OSError, ValueError):
+        return None, ""
 
 
 def _hash_of(path: Path) -> str:

@@ -8,16 +8,13 @@ its nodes in a way that only Ansible knows, Ansible asks as it always did.
 
 from __future__ import annotations
 
-import ast
 import base64
-import io
 import json
 import os
 import re
-import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -25,88 +22,70 @@ from deepopsctl.cluster.ssh_login import withheld, without_variables
 from deepopsctl.cluster.way import Way, one_of_each_kind
 from deepopsctl.files import write_atomic
 from deepopsctl.model.cluster import Cluster, Node
+from deepopsctl.node_programs import shipping
+from deepopsctl.node_programs._shared.archive import argv
+from deepopsctl.node_programs._shared.program import RESULT_MARK
 from deepopsctl.run import fan_out
+from deepopsctl.run.question_program import ABSENT, INSTALL, MARK, START, archive, version
 from deepopsctl.run.request import RunRequest, control_dir, default_forks
-from deepopsctl.text.answers import RequiredFields
+from deepopsctl.text.answers import RequiredFields, items
 from deepopsctl.text.printable import printable_tree
 
 Arguments = Mapping[str, Any]
 Answer = Mapping[str, Any]
 Answers = Mapping[str, Sequence[Answer]]
 
-# the modules that answer, and the playbooks that ask nothing else: `status`, and the last one of a plan
-GATE, INFO = "drift_check", "node_info"
+# the modules and the node program that answer, and the playbooks that ask nothing else
+GATE, INFO, DOCTOR = "drift_check", "node_info", "node_doctor"
 STATUS, JOBS = "operate/cluster/status", "operate/cluster/jobs"
-# seconds for a node that is asked before a deploy
+DOCTOR_PLAYBOOK, SLURM_INFO = "operate/cluster/doctor", "operate/nodes/slurm-info"
+# seconds for a node that is asked before a deploy, or by the doctor
 GATE_S = 60.0
-# as that playbook asks the first controller
-_JOBS: Arguments = {"components": [], "digest": "", "slurm": True, "slurm_wait": 0, "slurm_timeout": 30}
-# variables of a run that no question depends on
-_WITHOUT_EFFECT = {"deepops_hold_waiting", "deepops_node_timeout"}
-_MODULES = {f"deepopsctl.cluster.{name}": name for name in (GATE, INFO)}
-_UTILS = "ansible_collections.deepopsctl.cluster.plugins.module_utils"
-_ENTRY = "node.questions"
-_MARK = b"DEEPOPSCTL-ANSWER "
-_PROGRAMS = "/var/lib/deepopsctl/programs"
-_TIME = (2026, 1, 1, 0, 0, 0)
-# the program of another release stays for another control machine
-_KEPT = 3
-_ABSENT = 96
-_START = f"""
-import sys
-sys.path.insert(0, "{_PROGRAMS}/" + sys.argv[1])
-try:
-    from {_UTILS}.{_ENTRY} import main
-except ModuleNotFoundError:
-    sys.exit({_ABSENT})
-main()
-"""
-# whole or not at all; the second line of input has the archive, the first is for the program
-_INSTALL = f"""
-import base64, compileall, io, os, shutil, sys, tempfile, zipfile
-asked, data = sys.stdin.buffer.readline(), base64.b64decode(sys.stdin.buffer.readline())
-os.makedirs("{_PROGRAMS}", 0o700, exist_ok=True)
-new = tempfile.mkdtemp(dir="{_PROGRAMS}")
-zipfile.ZipFile(io.BytesIO(data)).extractall(new)
-compileall.compile_dir(new, quiet=2)
-try:
-    os.rename(new, "{_PROGRAMS}/" + sys.argv[1])
-except OSError:
-    shutil.rmtree(new)
-old = sorted((each for each in os.scandir("{_PROGRAMS}")), key=lambda each: -each.stat().st_mtime)
-for each in old[{_KEPT}:]:
-    shutil.rmtree(each.path, ignore_errors=True)
-sys.stdin = io.TextIOWrapper(io.BytesIO(asked))
-"""
+# seconds in which the first controller is asked in a wait, with those that it may wait itself
+_SLURM_S = 180.0
+# as these playbooks ask the first controller
+_JOBS: Arguments = {"components": [], "digests": {}, "slurm": True, "slurm_wait": 0, "slurm_timeout": 30}
+_SLURM: Arguments = {**_JOBS, "slurm_wait": 20}
+_KINDS: Mapping[tuple[str, ...], str] = {(STATUS,): INFO, (DOCTOR_PLAYBOOK,): DOCTOR}
+# variables of a run that no question depends on, or that follow from what the digest covers
+_WITHOUT_EFFECT = {"deepops_hold_waiting", "deepops_node_timeout", "deepops_doctor_names"}
+_MODULES = {f"deepopsctl.cluster.{name}": name for name in (GATE, INFO, "node_program")}
+# what the doctor's program prints at once, and the seconds in which it does: ssh's for a connection, Ansible's for sudo
+_BEGUN = "DEEPOPSCTL-BEGUN"
+_BEGIN_S = 20.0
+_SSH_FAILED = 255
+_DROPPED = re.compile(r"\Akex_exchange_identification: (?!.*(open failed|timed out))", re.DOTALL)
+# as many as a sshd lets wait at its door, by default, with room for others
+_FEW = 5
 # of the site's own variables: how a node is reached
 _CONNECTION = re.compile(r"^\s*[\"']?ansible_(?!managed)", re.MULTILINE)
 
 
 @dataclass(slots=True)
 class Memory:
-    """The arguments of a cluster's questions, by question and node, for one digest."""
+    """The arguments of a cluster's questions, by question and node, each for one digest.
 
-    digest: str
+    `digests` are those of this run, by question.
+    """
+
+    digests: Mapping[str, str]
     asked: dict[str, dict[str, Arguments]] = field(default_factory=dict)
     _new: bool = False
 
     @classmethod
-    def load(cls, path: Path, digest: str) -> Memory:
-        """What is known for this digest; nothing where the file has another one, or is none of ours."""
+    def load(cls, path: Path, digests: Mapping[str, str]) -> Memory:
+        """What is known for these digests; nothing where the file has others, or is none of ours."""
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
-            texts = document["arguments"] if document["digest"] == digest else []
-            asked = (
-                {
-                    question: {node: texts[number] for node, number in nodes.items()}
-                    for question, nodes in document["asked"].items()
-                }
-                if texts
-                else {}
-            )
+            texts, known = document["arguments"], document["digests"]
+            asked = {
+                question: {node: texts[number] for node, number in nodes.items()}
+                for question, nodes in document["asked"].items()
+                if known[question] == digests.get(question)
+            }
         except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError):
             asked = {}
-        return cls(digest, asked)
+        return cls(digests, asked)
 
     def save(self, path: Path) -> None:
         """Keep it, if there is anything new; equal arguments of many nodes stand there once."""
@@ -120,7 +99,8 @@ class Memory:
             }
             for question, nodes in self.asked.items()
         }
-        document = {"digest": self.digest, "arguments": list(map(json.loads, numbers)), "asked": asked}
+        digests = {question: self.digests.get(question, "") for question in asked}
+        document = {"digests": digests, "arguments": list(map(json.loads, numbers)), "asked": asked}
         write_atomic(path, json.dumps(document) + "\n", mode=0o600)
 
     def note(self, raw: Mapping[str, Any]) -> None:
@@ -136,10 +116,14 @@ class Memory:
             if arguments.get("components"):
                 self._add(INFO, node, arguments)
             return
+        if module != GATE:
+            if arguments.get("name") == DOCTOR:
+                self._add(DOCTOR, node, arguments["input"])
+            return
         for entry in arguments.get("run") or ():
             if entry["component"] != arguments["component"]:
-                self._add(_gate(entry["component"]), node, _gate_arguments(entry), known=True)
-        self._add(_gate(arguments["component"]), node, _gate_arguments(arguments))
+                self._add(gate(entry["component"]), node, _gate_arguments(entry), known=True)
+        self._add(gate(arguments["component"]), node, _gate_arguments(arguments))
 
     def _add(self, question: str, node: str, arguments: Arguments, *, known: bool = False) -> None:
         nodes = self.asked.setdefault(question, {})
@@ -148,7 +132,8 @@ class Memory:
             self._new = True
 
 
-def _gate(component: str) -> str:
+def gate(component: str) -> str:
+    """The question whether a node needs anything of a component."""
     return f"{GATE} {component}"
 
 
@@ -161,10 +146,9 @@ def _gate_arguments(arguments: Arguments) -> Arguments:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question to a node: the module that answers it, its arguments, and the component in reports."""
+    """One question to a node: the module or program that answers it, and its arguments."""
 
     module: str
-    component: str
     arguments: Arguments
 
     def is_settled(self, answer: Answer) -> bool:
@@ -191,45 +175,52 @@ def is_repeatable(request: RunRequest) -> bool:
 def known(request: RunRequest, cluster: Cluster, memory: Memory) -> Questions:
     """What the nodes of a request are asked, by node; empty where Ansible has to work it out, or has work for sure.
 
-    A deploy needs every node's questions: where one has work, the plays have to know about all of them.
+    A deploy needs every node's questions: where one has work, the plays have to know about all of them. It asks about
+    its components up to the first that is not known. Of other requests, a node whose questions are not known is asked
+    for a sign of life.
     """
+    nodes, controller = _nodes(request, cluster), cluster.controllers[0].name
+    if request.playbooks == (SLURM_INFO,):
+        return {node.name: (Question(INFO, _SLURM),) for node in nodes if node.name == controller}
+    if kind := _KINDS.get(request.playbooks):
+        asked = memory.asked.get(kind, {})
+        questions = {node.name: [Question(kind, asked[node.name])] if node.name in asked else [] for node in nodes}
+        return questions if any(questions.values()) else {}
     more = request.playbooks[len(request.components) :]
-    is_status = request.playbooks == (STATUS,)
-    if not is_status and (not request.components or request.full or request.tags or more not in ((), (JOBS,))):
+    if not request.components or request.full or request.tags or more not in ((), (JOBS,)):
         return {}
-    nodes = _nodes(request, cluster)
-    if is_status:
-        asked = memory.asked.get(INFO, {})
-        return {
-            node.name: (Question(INFO, request.component or "status", asked[node.name]),)
-            for node in nodes
-            if node.name in asked
-        }
-    gates = {name: memory.asked.get(_gate(name), {}) for name in request.components}
-    if not all(node.name in asked for node in nodes for asked in gates.values()):
+    every = {name: memory.asked.get(gate(name), {}) for name in request.components}
+    gates = dict(takewhile(lambda each: all(node.name in each[1] for node in nodes), every.items()))
+    if not gates:
         return {}
     questions = {
         node.name: [
-            Question(GATE, name, {**asked[node.name], "digest": memory.digest}) for name, asked in gates.items()
+            Question(GATE, {**asked[node.name], "digests": {name: memory.digests[gate(name)]}})
+            for name, asked in gates.items()
         ]
         for node in nodes
     }
-    controller = next(node.name for node in cluster.nodes if "controller" in node.roles)
-    if more and questions:
-        questions.setdefault(controller, []).append(Question(INFO, "jobs", _JOBS))
+    if more and questions and gates == every:
+        questions.setdefault(controller, []).append(Question(INFO, _JOBS))
     return questions
 
 
-def left_for_ansible(request: RunRequest, cluster: Cluster, asked: Questions, answers: Answers) -> tuple[str, ...]:
-    """The nodes that Ansible has to ask: those without an answer; all of them where one has work."""
-    wanted = request.limit.split(",") if request.limit else [node.name for node in cluster.nodes]
-    left = tuple(name for name in wanted if name not in answers)
-    work = not all(
-        question.is_settled(answer)
-        for name, each in answers.items()
-        for question, answer in zip(asked[name], each, strict=True)
+def components_left(request: RunRequest, asked: Questions, replies: Replies) -> tuple[str, ...]:
+    """The components of a deploy from the first on that has work, or is not known: it may change a later answer."""
+    if asked.keys() - replies.answers.keys():
+        return request.components
+    settled = (
+        [question.is_settled(answer) for question, answer in zip(each, replies.answers[name], strict=True)]
+        for name, each in asked.items()
     )
-    return tuple(wanted) if work or (left and request.components) else left
+    # the shortest is that of a node that is asked about no jobs: as many as components are known
+    together = [all(answers) for answers in zip(*settled, strict=False)]
+    return request.components[len(list(takewhile(bool, together))) :]
+
+
+def nodes_left(asked: Questions, replies: Replies) -> tuple[str, ...]:
+    """The nodes that neither answered nor were found to be silent."""
+    return tuple(name for name in asked if name not in replies.answers and name not in replies.silent)
 
 
 def _nodes(request: RunRequest, cluster: Cluster) -> tuple[Node, ...]:
@@ -252,97 +243,132 @@ def _nodes(request: RunRequest, cluster: Cluster) -> tuple[Node, ...]:
     return tuple(node for node in cluster.nodes if is_plain and (not wanted or node.name in wanted))
 
 
-def ask(request: RunRequest, cluster: Cluster, asked: Questions, content: Path, stopped: Callable[[], bool]) -> Answers:
-    """Ask nodes their questions at the same time; the answers of those that gave all.
+@dataclass(frozen=True, slots=True)
+class Replies:
+    """What nodes answered; of those that are silent, what Ansible would report: the kind of event, and its message."""
 
-    The program comes to a node that lacks it in a second call.
+    answers: Answers
+    silent: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How questions are put: the command, what it reads before and after them, what it prints before its answers.
+
+    A node that says nothing at all for `begin_s` seconds is left to Ansible, which knows why its sudo does not work.
     """
-    limit_s = float(str(request.extra_vars.get("deepops_node_timeout", GATE_S)))
-    sockets = None if "ControlPath" in request.ssh else control_dir(request.directory.path, os.environ)
-    way = Way(request.directory, cluster, request.user or cluster.access.user, request.ssh, sockets)
-    name_there = version(content)
-    lines = {
-        name: json.dumps([{"question": each.module, "arguments": each.arguments} for each in questions]).encode()
-        + b"\n"
-        for name, questions in asked.items()
-    }
-    nodes = [node for node in cluster.nodes if node.name in asked]
-    start = without_variables(withheld(map(way.target, one_of_each_kind(nodes)), os.environ))
 
-    def ask_with(text: str, more: bytes, nodes: Iterable[Node]) -> dict[str, fan_out.Answer]:
-        words = ["/usr/bin/python3", "-IBc", text, name_there]
-        calls = [
-            fan_out.Call(node.name, [*start, *way.command(node, words, as_root=True)], lines[node.name] + more)
-            for node in nodes
-        ]
-        return fan_out.ask_all(calls, timeout_s=limit_s, width=request.forks or default_forks(), stopped=stopped)
+    words: Sequence[str]
+    mark: str
+    before: bytes = b""
+    after: bytes = b""
+    begin_s: float = 0
 
-    answers = ask_with(_START, b"", nodes)
-    if absent := [node for node in nodes if node.name in answers and answers[node.name].status == _ABSENT]:
-        answers |= ask_with(_INSTALL + _START, archive(content), absent)
-    return dict(_read(answers, asked))
+    def data(self, questions: Sequence[Question]) -> bytes:
+        """The input of the command."""
+        if questions[0].module == DOCTOR:
+            text = json.dumps({**questions[0].arguments, "check_mode": False})
+        else:
+            text = json.dumps([{"question": each.module, "arguments": each.arguments} for each in questions])
+        return self.before + text.encode() + b"\n" + self.after
 
-
-def _read(answers: Mapping[str, fan_out.Answer], asked: Questions) -> Iterator[tuple[str, Sequence[Answer]]]:
-    """The good ones: as many answers as questions, none of which is a failure."""
-    for name, answer in answers.items():
+    def answers(self, sent: fan_out.Answer, questions: Sequence[Question]) -> Sequence[Answer]:
+        """The good ones: as many as questions, none of which is a failure; else none at all."""
         try:
-            parsed = printable_tree(json.loads(answer.output.rpartition(_MARK)[2])) if answer.status == 0 else []
+            parsed = printable_tree(json.loads(sent.output.rpartition(self.mark.encode())[2]))
         except (ValueError, RecursionError):
             # the second is what a node nests too deeply
-            continue
-        if (
-            isinstance(parsed, list)
-            and len(parsed) == len(asked[name])
-            and all(isinstance(each, Mapping) and "msg" not in each for each in parsed)
-        ):
-            yield name, parsed
+            return ()
+        parts = [_timed(parsed, sent)] if questions[0].module == DOCTOR else items(parsed)
+        good = [each for each in parts if isinstance(each, Mapping) and "msg" not in each]
+        return good if len(good) == len(parts) == len(questions) else ()
 
 
-def version(content: Path) -> str:
-    """The program's hash: of all that its files may be."""
-    root, total = content / "plugins" / "module_utils", sha256(_INSTALL.encode())
-    for path in sorted(root.rglob("*.py")):
-        data = path.read_bytes()
-        total.update(f"{path.relative_to(root)}:{len(data)}:".encode() + data)
-    return total.hexdigest()
+def _timed(answer: object, sent: fan_out.Answer) -> object:
+    """The doctor's answer, with when the node was asked, as the module `node_program` adds it."""
+    facts = answer.get("deepops") if isinstance(answer, Mapping) else None
+    if not isinstance(facts, Mapping):
+        return None
+    return {"deepops": {**facts, "call": {"asked": {"before": sent.began, "after": sent.ended}, "sudo": ""}}}
 
 
-def archive(content: Path) -> bytes:
-    """The program for nodes, a line of base64."""
-    raw = io.BytesIO()
-    with zipfile.ZipFile(raw, "w", zipfile.ZIP_DEFLATED) as stream:
-        for path, text in sorted(_sources(content / "plugins" / "module_utils").items()):
-            stream.writestr(zipfile.ZipInfo(f"{_UTILS.replace('.', '/')}/{path}", _TIME), text, zipfile.ZIP_DEFLATED)
-    return base64.b64encode(raw.getvalue()) + b"\n"
+def _standing(content: Path) -> _Form:
+    return _Form(["/usr/bin/python3", "-IBc", START, version(content)], MARK)
 
 
-def _sources(root: Path) -> dict[str, str]:
-    """The files that the answers need, by their path below module_utils."""
-    texts: dict[str, str] = {}
-    missing = {_ENTRY}
-    while missing:
-        name = missing.pop()
-        path = root / f"{name.replace('.', '/')}.py"
-        if not path.is_file():
-            continue
-        texts[path.relative_to(root).as_posix()] = text = path.read_text(encoding="utf-8")
-        package = name.rpartition(".")[0]
-        missing |= {each for each in _imports(text, package) if f"{each.replace('.', '/')}.py" not in texts}
-    return texts
+def _bringing(content: Path) -> _Form:
+    """For a node that lacks the program, or has that of another release."""
+    return _Form(["/usr/bin/python3", "-IBc", INSTALL + START, version(content)], MARK, after=archive(content))
 
 
-def _imports(text: str, package: str) -> Iterator[str]:
-    """Names below module_utils that a file may import: modules, and what may be one."""
-    for statement in ast.walk(ast.parse(text)):
-        if not isinstance(statement, ast.ImportFrom):
-            continue
-        module = statement.module or ""
-        if statement.level == 1:
-            base = f"{package}.{module}".rstrip(".")
-        elif module.startswith(_UTILS):
-            base = module.removeprefix(_UTILS).lstrip(".")
-        else:
-            continue
-        yield base
-        yield from (f"{base}.{alias.name}" for alias in statement.names)
+def _from_memory() -> _Form:
+    """The doctor changes nothing on a node, and may come before the first deploy."""
+    python, isolated, option, text, *arguments = argv("_shared.program", shipping.place(DOCTOR))
+    words = [python, isolated, option, f"print({_BEGUN!r}, flush=True)\n{text}", *arguments]
+    return _Form(words, RESULT_MARK, before=base64.b64encode(shipping.archive(DOCTOR)) + b"\n", begin_s=_BEGIN_S)
+
+
+def ask(request: RunRequest, cluster: Cluster, asked: Questions, content: Path, stopped: Callable[[], bool]) -> Replies:
+    """Ask nodes their questions at the same time; the program comes to a node that lacks it in a second call."""
+    form = _from_memory() if request.playbooks == (DOCTOR_PLAYBOOK,) else _standing(content)
+    sockets = None if "ControlPath" in request.ssh else control_dir(request.directory.path, os.environ)
+    way = Way(request.directory, cluster, request.user or cluster.access.user, request.ssh, sockets)
+    nodes = [node for node in cluster.nodes if node.name in asked]
+    start = without_variables(withheld(map(way.target, one_of_each_kind(nodes)), os.environ))
+    answers: dict[str, fan_out.Answer] = {}
+
+    def ask_with(form: _Form, nodes: Iterable[Node], width: int) -> None:
+        calls = []
+        for node in nodes:
+            each = asked[node.name]
+            command = [*start, *way.command(node, form.words if each else ["true"], as_root=bool(each))]
+            data = form.data(each) if each else b""
+            most = fan_out.MOST_BYTES_OF_SLURM if _is_of_slurm(each) else fan_out.MOST_BYTES
+            limit_s = _limit_s(request, cluster, each)
+            calls.append(fan_out.Call(node.name, command, data, limit_s, most, form.begin_s))
+        answers.update(fan_out.ask_all(calls, width=width, stopped=stopped))
+
+    width = request.forks or default_forks()
+    ask_with(form, nodes, width)
+    if dropped := [node for node in nodes if _is_dropped(answers.get(node.name))]:
+        ask_with(form, dropped, _FEW)
+    if absent := [node for node in nodes if node.name in answers and answers[node.name].status == ABSENT]:
+        ask_with(_bringing(content), absent, width)
+    good = {
+        name: answer
+        for name, sent in answers.items()
+        if asked[name] and sent.status == 0 and (answer := form.answers(sent, asked[name]))
+    }
+    silent = {
+        name: reason
+        for name, sent in answers.items()
+        if (reason := _silence(sent, _limit_s(request, cluster, asked[name]), form))
+    }
+    return Replies(good, silent)
+
+
+def _is_of_slurm(questions: Iterable[Question]) -> bool:
+    return any(question.arguments.get("slurm") for question in questions)
+
+
+def _limit_s(request: RunRequest, cluster: Cluster, questions: Iterable[Question]) -> float:
+    """Seconds for one node, as the playbook has them."""
+    if request.playbooks == (SLURM_INFO,):
+        return _SLURM_S
+    limit_s = float(str(request.extra_vars.get("deepops_node_timeout", GATE_S)))
+    # Slurm's commands ask a controller that is away for a while, before they ask the next one
+    return limit_s * (3 if _is_of_slurm(questions) and cluster.controllers[1:] else 1)
+
+
+def _is_dropped(sent: fan_out.Answer | None) -> bool:
+    """Whether a sshd hung up before any login: that of a jump host does, where many come at once."""
+    return sent is not None and sent.status == _SSH_FAILED and bool(_DROPPED.search(sent.errors))
+
+
+def _silence(sent: fan_out.Answer, limit_s: float, form: _Form) -> tuple[str, str] | None:
+    """What Ansible would report of a node that can't be reached, or has not ended in time; of others, it finds out."""
+    if sent.status == _SSH_FAILED:
+        return "runner_on_unreachable", f"Failed to connect to the host via ssh: {sent.errors.rstrip()}"
+    if sent.late and (not form.begin_s or _BEGUN.encode() in sent.output):
+        return "runner_on_failed", f"Timed out after {limit_s:g} second(s)."
+    return None

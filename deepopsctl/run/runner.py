@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from types import FrameType, TracebackType
 from typing import Any, BinaryIO
 
@@ -30,7 +30,7 @@ from deepopsctl.content import content_dir, playbook
 from deepopsctl.errors import ControlMachineError, DeepOpsError
 from deepopsctl.node_programs._shared.waiting import wait_until
 from deepopsctl.run import claim as claims, questions, supervisor
-from deepopsctl.run.desired_state import DesiredState, desired_digest, resolve_desired_state, save_desired_state
+from deepopsctl.run.desired_state import MEMORY, DesiredState, read_inputs, resolve_desired_state, save_desired_state
 from deepopsctl.run.events import Event, HostResult, ModuleMessage, Notice, Output, Status, TaskStarted, parse, plain
 from deepopsctl.run.lock import Holder, ansible_lock, cluster_lock
 from deepopsctl.run.outcome import RunOutcome, RunSummary, Tally, Verdict
@@ -44,7 +44,6 @@ from deepopsctl.run.request import (
     environment,
     join,
     write_inputs,
-    write_limit,
 )
 from deepopsctl.run.workspace import RunDir, Workspace, private_file
 
@@ -61,8 +60,9 @@ SUDO_THAT_ASKS = (
     " && echo sudo-rs-with-a-password; } || echo sudo)"
 )
 ERROR_LINES = 20
-# What a report says of such a question.
+# What a report says of a question without Ansible: play and task, of some as their playbooks have them.
 QUESTION = ("Compare the nodes with their last good deploy", "Ask the node")
+QUESTIONS = {questions.DOCTOR_PLAYBOOK: ("Check the nodes", "Query every node's state")}
 
 Watch = Callable[[Event], None]
 
@@ -241,7 +241,7 @@ class _Run:
     # output outside any task; bounded, because -vvv prints much
     loose_output: deque[str] = field(default_factory=lambda: deque(maxlen=500))
     _desired: DesiredState | None = None
-    _memory: Memory = field(default_factory=lambda: Memory(""))
+    _memory: Memory = field(default_factory=lambda: Memory({}))
     # components of which a node has had a task
     seen: set[str] = field(default_factory=set)
     _claim_state: str = ""
@@ -253,14 +253,11 @@ class _Run:
         started = time.monotonic()
         request, run_dir = self.request, self.run_dir
         content = request.content or content_dir()
-        playbooks, together = (
-            tuple(playbook(name, content) for name in self._with_release(names))
-            for names in (request.playbooks, request.together)
-        )
         run_dir.private.mkdir(mode=0o700)
         run_dir.write(run_dir.request, self._request_object())
-        write_inputs(request, self._variables(content), content, run_dir.private)
-        playbooks = join(playbooks, together, run_dir.private)
+        # a playbook that is not there ends a run before a node is asked
+        self._playbooks(content)
+        variables = self._variables(content)
         with (
             Interrupts(request.timeout) as interrupts,
             private_file(run_dir.events) as self._events,
@@ -269,6 +266,10 @@ class _Run:
             if self._is_answered(content, interrupts):
                 return_code = 0
             else:
+                # without the components that the answers have settled
+                variables["deepops_components"] = list(self.request.components)
+                write_inputs(self.request, variables, content, run_dir.private)
+                playbooks = join(*self._playbooks(content), run_dir.private)
                 return_code = self._call_ansible(
                     arguments(self.request, playbooks, run_dir.private), content, interrupts
                 )
@@ -295,6 +296,14 @@ class _Run:
                 claims.record_applied(request.directory)
         return outcome
 
+    def _playbooks(self, content: Path) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+        """The request's playbooks; and those of them that are joined."""
+        every, together = (
+            tuple(playbook(name, content) for name in self._with_release(names))
+            for names in (self.request.playbooks, self.request.together)
+        )
+        return every, together
+
     @property
     def holds(self) -> bool:
         """Whether the cluster was claimed and not released."""
@@ -313,7 +322,7 @@ class _Run:
 
     @property
     def _last_state(self) -> Path:
-        return self.request.directory.runs / "desired.json"
+        return self.request.directory.runs / MEMORY
 
     @property
     def _remembers(self) -> bool:
@@ -328,31 +337,46 @@ class _Run:
         request = self.request
         if not self._remembers:
             return False
-        self._memory = Memory.load(self._memory_file, self._desired.digest if self._desired else "")
+        self._memory = Memory.load(self._memory_file, self._digests())
         cluster = request.directory.cluster()
         asked = questions.known(request, cluster, self._memory)
         if not asked:
             return False
+        if not request.components:
+            self._take(self._question_begins())
         pid_file = self.run_dir.private / "supervisor.pid"
-        answers = questions.ask(request, cluster, asked, content, lambda: interrupts.end_if_wanted(pid_file))
+        replies = questions.ask(request, cluster, asked, content, lambda: interrupts.end_if_wanted(pid_file))
         if interrupts.reason:
             return True
-        left = questions.left_for_ansible(request, cluster, asked, answers)
-        if left and request.components:
-            return False
-        self._report_answers(asked, answers)
-        self.request = replace(request, limit=",".join(left))
-        write_limit(self.request, self.run_dir.private)
-        return not left
+        if request.components:
+            left = questions.components_left(request, asked, replies)
+            if left == request.components:
+                return False
+            self._take(self._question_begins())
+            self._report(replies)
+            # what comes after the components stays
+            names = (*left, *request.playbooks[len(request.components) :])
+            self.request = replace(request, playbook=names[0], more=names[1:]) if left else request
+            return not left
+        self._report(replies)
+        silent = questions.nodes_left(asked, replies)
+        self.request = replace(request, limit=",".join(silent))
+        return not silent
 
-    def _report_answers(self, asked: questions.Questions, answers: questions.Answers) -> None:
-        """The answers as events, as if one task had ended on each node."""
-        now = time.time()
-        component = next(iter(asked.values()))[0].component
-        self._take(TaskStarted(component, *QUESTION, now))
-        for node, each in answers.items():
+    def _question_begins(self) -> TaskStarted:
+        component = self.request.component or PurePath(self.request.playbook).name
+        return TaskStarted(component, *QUESTIONS.get(self.request.playbook, QUESTION), time.time())
+
+    def _report(self, replies: questions.Replies) -> None:
+        """The replies as events, as if one task had ended on each node."""
+        begun = self._question_begins()
+        for node, each in replies.answers.items():
             data = tuple(answer["deepops"] for answer in each if isinstance(answer.get("deepops"), Mapping))
-            self._take(HostResult(node, component, *QUESTION, Status.OK, 0.0, now, data=data))
+            self._take(HostResult(node, begun.component, begun.play, begun.task, Status.OK, 0.0, begun.at, data=data))
+        for node, (kind, message) in replies.silent.items():
+            fault = {"host": node, "play": begun.play, "task": begun.task, "res": {"msg": message}}
+            if event := parse({"event": kind, "event_data": fault}, begun.component):
+                self._take(event)
 
     def _summary(self, return_code: int, stopped: Verdict | None) -> RunSummary:
         summary = self.tally.summary()
@@ -374,19 +398,24 @@ class _Run:
         people = request.directory.cluster().people if request.directory.people.exists() else None
         named = [request.directory.path / people.directory.ca] if people and people.directory else []
         authority = [path.read_text(encoding="utf-8") for path in named if path.is_file()]
-        inputs = desired_digest(content, request.directory.path, [user_vars, files, period, *authority])
-        self._desired = resolve_desired_state(inputs, request.directory.hardware, self._last_state)
+        inputs = read_inputs(content, request.directory.path, [user_vars, files, period, *authority])
+        self._desired = resolve_desired_state(inputs, content, request.directory.hardware, self._last_state)
         return {
             **request.extra_vars,
             # not --user: it loses against the inventory's ansible_user
             **({"ansible_user": request.user} if request.user else {}),
             "deepops_cluster_dir": str(request.directory.path),
             "deepops_run_id": self.run_dir.id,
-            "deepops_digest": self._desired.digest,
+            "deepops_digests": dict(self._desired.components),
             "deepops_full": request.full,
-            "deepops_components": list(request.components),
             **({"deepops_claim": self._claim()} if request.deploys or request.playbook == claims.PLAYBOOK else {}),
         }
+
+    def _digests(self) -> dict[str, str]:
+        """What the answer to each question depends on."""
+        desired = self._desired
+        components = {questions.gate(name): digest for name, digest in desired.components.items()} if desired else {}
+        return {**dict.fromkeys((questions.INFO, questions.DOCTOR), desired.digest if desired else ""), **components}
 
     def _claim(self) -> dict[str, object]:
         request = self.request
@@ -541,7 +570,7 @@ def _errors(loose_output: Iterable[str]) -> str:
 def _prompts(request: RunRequest) -> dict[str, str]:
     """Answers to Ansible's own prompts, given on its terminal.
 
-    The safest way: an argument shows in `ps`, a password file is on a disk until someone removes it
+    The safest way: an argument shows in `ps`, a password file is on a disk until it is removed
     and stays there after a kill -9, an environment is inherited by every child. Runner compiles the keys as patterns.
     """
     answers = {}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from deepopsctl.checks.check import Totals, parse_check, totals
 from deepopsctl.errors import DeepOpsError, ExitCode, InterruptedRunError
 from deepopsctl.model.cluster import Cluster
+from deepopsctl.run.desired_state import MEMORY as DESIRED, changed_settings
 from deepopsctl.run.events import Event
 from deepopsctl.run.history import PastRun, past_run
 from deepopsctl.run.outcome import SCHEMA, Failure, RunOutcome, RunSummary
@@ -26,8 +27,6 @@ from deepopsctl.text.node_sets import fold
 from deepopsctl.validation.result import CHECKS_FILE
 
 COMMAND = "status"
-# enough to distinguish two deploys
-DIGEST_DIGITS = 12
 # Ansible's message for a task that ran into its `timeout`
 TIMED_OUT = "Timed out after"
 # A node that took the connection and then ran out of time: a busy control machine can be the cause. One that is off
@@ -37,7 +36,7 @@ _LATE = re.compile(rf"{TIMED_OUT}|banner exchange|Timeout, server .*not respondi
 # times as much.
 MORE_TIME = 3
 BUSIEST = 4
-VERSIONS = ("slurm", "slurmctld", "os", "kernel", "driver", "deploy")
+VERSIONS = ("slurm", "slurmctld", "os", "kernel", "driver")
 
 
 def status_request(base: RunRequest, node_timeout: int) -> RunRequest:
@@ -67,7 +66,8 @@ def query_status(base: RunRequest, node_timeout: int, watch: Callable[[Event], N
     if late := late_nodes(outcome.summary):
         again = replace(status_request(base, node_timeout * more_time(busy_share())), limit=",".join(late))
         outcome = merged(outcome, run_readonly(again, watch))
-    return examine(outcome, cluster, load_hardware(directory.hardware), last_runs(Workspace(directory.runs)))
+    changed = changed_settings(directory.path, directory.runs / DESIRED)
+    return examine(outcome, cluster, load_hardware(directory.hardware), last_runs(Workspace(directory.runs)), changed)
 
 
 def late_nodes(summary: RunSummary) -> tuple[str, ...]:
@@ -158,8 +158,7 @@ class ClusterStatus:
         """Versions in use: name -> version -> nodes, the most common first."""
         nodes_by_version: dict[str, dict[str, list[str]]] = {name: {} for name in VERSIONS}
         for node in self.nodes:
-            digests = {"deploy": "+".join(digest[:DIGEST_DIGITS] for digest in node.digests)}
-            for name, version in {**node.versions, **digests}.items():
+            for name, version in node.versions.items():
                 if version:
                     nodes_by_version.setdefault(name, {}).setdefault(version, []).append(node.name)
         if running := self.slurm.versions.get("slurmctld"):
@@ -231,9 +230,16 @@ class ClusterStatus:
 
 
 def examine(
-    outcome: RunOutcome, cluster: Cluster, hardware: Mapping[str, NodeHardware], last: LastRuns
+    outcome: RunOutcome,
+    cluster: Cluster,
+    hardware: Mapping[str, NodeHardware],
+    last: LastRuns,
+    changed: Collection[str] = (),
 ) -> ClusterStatus:
-    """The status from a finished query; raises errors that stopped the query itself."""
+    """The status from a finished query; raises errors that stopped the query itself.
+
+    `changed` are the settings that are others than at the last deploy.
+    """
     if outcome.stopped:
         raise InterruptedRunError("stopped before all nodes had answered")
     summary = outcome.summary
@@ -254,7 +260,7 @@ def examine(
         replace(node, deploy=overall_deploy(node.components, deployed)) if node.answer is Answer.OK else node
         for node in nodes
     ]
-    all_findings = findings(nodes, slurm, deployed, cluster.components, datetime.now(UTC), last.deploy)
+    all_findings = findings(nodes, slurm, deployed, cluster.components, datetime.now(UTC), last.deploy, changed)
     return ClusterStatus(cluster.name, tuple(nodes), slurm, last, all_findings, cluster.components)
 
 

@@ -80,6 +80,7 @@ class ComponentStatus:
         return {
             "deploy": str(self.deploy),
             "differences": list(self.differences),
+            "digests": list(self.digests),
             "left_out": [{"what": what, "message": why} for what, why in self.left_out],
         }
 
@@ -130,11 +131,6 @@ class NodeStatus:
     def differences(self) -> tuple[str, ...]:
         """Manual changes of any component since its deploy."""
         return tuple(dict.fromkeys(text for component in self.components for text in component.differences))
-
-    @property
-    def digests(self) -> tuple[str, ...]:
-        """Desired-state digests of its components; one if they were deployed together."""
-        return tuple(sorted({digest for component in self.components for digest in component.digests}))
 
     @property
     def state(self) -> str:

@@ -42,6 +42,9 @@ class ActionModule(ActionBase):
         answer = self._call_without_sudo(request) if params["sudo_optional"] else self._first(request, params)
         while "again" in answer:
             answer = self._next(request, answer["again"], params["patience"])
+        if params["sudo_optional"]:
+            # as modules return it: `doctor` asks the same again, without Ansible
+            answer["invocation"] = {"module_args": {"name": self._name, "input": params["input"]}}
         if params["clock"] and not answer.get("failed"):
             answer["clock"] = self._read_clock()
         return {**result, "changed": False, **answer}

@@ -3,7 +3,7 @@
 The module of the same name, and those that meta/runtime.yml sends here, get
 
 * `component` and `step` from `meta/steps.yml` of the role that calls (a role with several steps says which one it is),
-* `digest` from the variable `deepops_digest`; a play of a site that uses single roles has none, and gets `roles`,
+* `digest` from the variable `deepops_digests`; a play of a site that uses single roles has none, and gets `roles`,
 * `files` with what `templates` render to: here, as ansible.builtin.template does, so that the node is called once,
 * packages, directories, files, templates and units of `parts`, one after the other.
 
@@ -67,9 +67,10 @@ class ActionModule(ActionBase):
 
 def with_step(task: Any, templar: Any, task_vars: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a task with `component`, `step` and `digest`; its own values win."""
-    digest = str(templar.template(task_vars.get("deepops_digest", DIGEST_OF_ROLES)))
-    names = names_of(task._role._role_path) if task._role else {}
-    return {"digest": digest, **names, **task.args}
+    arguments = {**(names_of(task._role._role_path) if task._role else {}), **task.args}
+    digests = templar.template(task_vars["deepops_digests"]) if "deepops_digests" in task_vars else None
+    digest = DIGEST_OF_ROLES if digests is None else str(digests.get(arguments.get("component"), ""))
+    return {"digest": digest, **arguments}
 
 
 def with_parts(arguments: dict[str, Any]) -> dict[str, Any]:

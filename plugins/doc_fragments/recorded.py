@@ -18,8 +18,8 @@ options:
     required: true
   digest:
     description:
-      - Hash of the desired state; empty keeps no record. Filled in from the variable C(deepops_digest); where a play
-        has none, C(roles).
+      - Hash of the desired state; empty keeps no record. That of the component in C(deepops_digests); where a play has
+        no such variable, C(roles).
     type: str
     default: ""
 """

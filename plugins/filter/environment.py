@@ -81,7 +81,7 @@ def environment_with_members(
 
 
 def environment_followed(directory: Mapping[str, Any], answer: Mapping[str, Any] | None) -> list[str]:
-    """The accounts in which nobody else than members of the directory's groups may submit jobs."""
+    """The accounts in which only members of the directory's groups may submit jobs."""
     return directory_service.followed(directory, answer or {}) if directory else []
 
 
@@ -113,7 +113,7 @@ def environment_counted(
 
 
 def environment_hidden(names: Sequence[str]) -> list[str]:
-    """These names, and all that nobody of a directory service may have."""
+    """These names, and all that no user of a directory service may have."""
     return sorted({*names, *reserved_names.hidden_names()})
 
 

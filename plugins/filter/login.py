@@ -26,7 +26,7 @@ def _pinned(text: str) -> dict[str, list[str]]:
     for line in text.splitlines():
         labels, _, rest = line.strip().partition(" ")
         key = parse_host_key(rest)
-        # @revoked, @cert-authority and comments are no pinned keys
+        # @revoked, @cert-authority and comments are not pinned keys
         if key is None or labels.startswith(("#", "@", "|")):
             continue
         for label in labels.split(","):

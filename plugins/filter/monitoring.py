@@ -245,7 +245,7 @@ def _address(name: str, addresses: Mapping[str, object]) -> str:
         address = str(socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)[0][4][0])
     except OSError:
         return name
-    # its own name for itself, where that is the node itself: nobody else would reach it there
+    # its own name for itself, where that is the node itself: no other node would reach it there
     return name if address.startswith("127.") or address == "::1" else address
 
 

@@ -112,7 +112,7 @@ def nvidia_gdrcopy_plan(
     catalogue: Mapping[str, Any],
 ) -> dict[str, Any]:
     """GDRCopy's packages for a node, {name: version}, and whether with its kernel module; problems as sentences."""
-    # of a driver that came with the system nobody has said otherwise
+    # of a driver that came with the system nothing else is declared
     dkms = drivers.get(source, {}).get(platform, {}).get("dkms", True)
     host = driver_packages.GdrcopyHost(str(driver), bool(dkms), bool(container))
     plan = driver_packages.plan_gdrcopy(host, catalogue, wanted=bool(wanted))

@@ -136,7 +136,7 @@ def slurm_enforced(extra: Mapping[str, Any]) -> str:
 
 
 def slurm_needs_account(extra: Mapping[str, Any]) -> bool:
-    """Whether Slurm refuses a job of somebody without an account: all words but these say so."""
+    """Whether Slurm refuses a job of a user without an account: all words but these say so."""
     value = slurm_conf.format_value(_setting_or(extra, "AccountingStorageEnforce", "associations"))
     return not set(value.lower().split(",")) <= {"", "none", "nojobs", "nosteps"}
 

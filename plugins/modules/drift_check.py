@@ -13,9 +13,13 @@ description:
   - Returns the few facts that roles choose their variables by, so that no facts need to be gathered.
 options:
   component: {description: Component to check., type: str, required: true}
-  digest: {description: Hash of the desired state; empty never matches., type: str, default: ""}
+  digests:
+    description: Hash of the desired state of each component; one that is missing or empty never matches.
+    type: dict
+    default: {}
   steps:
-    description: Steps that must have a record with that digest; none where nothing of the component is to be here.
+    description: >-
+      Steps that must have a record with the digest of O(component); none where nothing of the component is to be here.
     type: list
     elements: str
     required: true
@@ -52,7 +56,7 @@ EXAMPLES = r"""
 - name: Compare the node with its last good deploy
   deepopsctl.cluster.drift_check:
     component: slurm
-    digest: "{{ deepops_digest }}"
+    digests: "{{ deepops_digests }}"
     steps: [packages, hosts, munge, slurmd]
 """
 
@@ -91,7 +95,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "component": {"required": True},
-            "digest": {"default": ""},
+            "digests": {"type": "dict", "default": {}},
             "steps": {"type": "list", "elements": "str", "required": True},
             "run": {"type": "list", "elements": "dict", "default": [], "options": step},
             "registered": {"type": "list", "elements": "str", "default": []},

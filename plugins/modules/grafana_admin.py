@@ -27,7 +27,7 @@ EXAMPLES = r"""
   deepopsctl.cluster.grafana_admin:
     component: monitoring
     step: grafana_admin
-    digest: "{{ deepops_digest }}"
+    digest: "{{ deepops_digests.monitoring }}"
     url: http://192.0.2.1:3000
     user: admin
     password: "{{ grafana_admin_password }}"

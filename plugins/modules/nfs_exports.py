@@ -51,7 +51,7 @@ EXAMPLES = r"""
   deepopsctl.cluster.nfs_exports:
     component: storage
     step: nfs_exports
-    digest: "{{ deepops_digest }}"
+    digest: "{{ deepops_digests.storage }}"
     exports: [{path: /srv/home, line: "/srv/home 192.0.2.0/24(rw,sync,no_subtree_check,root_squash)"}]
 """
 

@@ -10,7 +10,7 @@ description:
   - Reads the records that M(deepopsctl.cluster.node_state) and others left of the component, and watches the units in
     them. Each must have
     run for some seconds without a restart, and listen on the port that it was deployed with.
-  - Waits only where a unit was started a moment ago. A unit that systemd restarts over and over is named with the last
+  - Waits only where a unit was started a moment ago. A unit that systemd restarts over and over is listed with the last
     lines of its log, and its step is done again by the next deploy.
 options:
   component: {description: Component whose units are watched., type: str, required: true}
@@ -54,7 +54,7 @@ def records_of(component: str, steps: Sequence[str]) -> dict[str, Any]:
 
 
 def sentence(unit: str, why: str) -> str:
-    """Why a unit is no good, with the last that it has logged."""
+    """Why a unit does not run, with the last that it has logged."""
     words = node_services.own_journal_tail(unit, LINES) or node_services.journal_tail(unit, LINES)
     return f"{unit} {why}" + (f":\n{words}" if words else "")
 

@@ -12,14 +12,14 @@ options:
   components:
     description: >-
       Components whose records of the last good deploy are compared with the node, as M(deepopsctl.cluster.drift_check)
-      does; each with the steps that should have a record with O(digest).
+      does; each with the steps that should have a record with its one of O(digests).
     type: list
     elements: dict
     default: []
     suboptions:
       component: {description: Its name., type: str, required: true}
       steps: {description: None where the node gets nothing of it., type: list, elements: str, required: true}
-  digest: {description: Hash of the desired state., type: str, default: ""}
+  digests: {description: Hash of the desired state of each component., type: dict, default: {}}
   slurm:
     description:
       - Whether to query slurmctld; for the primary controller. Slurm may hide other users' jobs without C(become).
@@ -54,7 +54,7 @@ author: deepopsctl (@deepopsctl)
 EXAMPLES = r"""
 - name: Query every node
   deepopsctl.cluster.node_info:
-    digest: "{{ deepops_digest }}"
+    digests: "{{ deepops_digests }}"
     components:
       - {component: slurm, steps: [common, slurmd]}
 
@@ -138,7 +138,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "components": {"type": "list", "elements": "dict", "default": [], "options": component},
-            "digest": {"default": ""},
+            "digests": {"type": "dict", "default": {}},
             "slurm": {"type": "bool", "default": False},
             "slurm_wait": {"type": "int", "default": 0},
             "leaving": {"type": "list", "elements": "str", "default": []},
@@ -153,7 +153,7 @@ def main() -> None:
     answers: dict[str, Any] = {}
     more: dict[str, Any] = {}
     if params["components"]:
-        answers["node"] = node_status.report(params["components"], params["digest"])
+        answers["node"] = node_status.report(params["components"], params["digests"])
     if params["slurm"]:
         answers["slurm"] = slurm_query.report(params["slurm_wait"], params["slurm_timeout"])
         if params["leaving"] and answers["slurm"]["controller_up"]:

@@ -47,4 +47,8 @@ clock:
   description: The node's clock as C(remote), and the control machine's C(before) and C(after).
   type: dict
   returned: "with O(clock=true)"
+invocation:
+  description: The name and the input, for C(deepopsctl doctor), which asks the same without Ansible the next time.
+  type: dict
+  returned: "with O(sudo_optional=true)"
 """

@@ -21,7 +21,7 @@ EXAMPLES = r"""
   deepopsctl.cluster.nvidia_container:
     component: nvidia
     step: container
-    digest: "{{ deepops_digest }}"
+    digest: "{{ deepops_digests.nvidia }}"
     wanted: true
 """
 

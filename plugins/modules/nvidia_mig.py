@@ -35,7 +35,7 @@ EXAMPLES = r"""
   deepopsctl.cluster.nvidia_mig:
     component: nvidia
     step: mig
-    digest: "{{ deepops_digest }}"
+    digest: "{{ deepops_digests.nvidia }}"
     node: "{{ inventory_hostname }}"
     unit: "{{ lookup('ansible.builtin.template', 'deepopsctl-mig.service.j2') }}"
     gpus: [{minor: 0, slices: [3g.20gb, 2g.10gb], numbers: {}}]

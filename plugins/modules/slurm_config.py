@@ -59,12 +59,14 @@ options:
         starts with the copy; jobs continue meanwhile. Otherwise such a change is refused.
     type: bool
     default: false
-  hold_waiting:
+  waiting_jobs:
     description:
-      - Whether waiting jobs that the new configuration would end, or leave waiting for ever, are held and named.
-        What would end them is taken out of their request. Otherwise the configuration is refused.
-    type: bool
-    default: false
+      - What becomes of a configuration that would end waiting jobs, or leave them waiting for ever. It is V(refused);
+        or they are V(held) and named, and what would end them is taken out of their request.
+      - With V(kept) slurmctld is not asked about them. A restore compares them itself, and has stopped slurmctld.
+    type: str
+    choices: [refused, held, kept]
+    default: refused
   unmet:
     description:
       - What nodes lack for this configuration (filter slurm_unmet). It is refused where that is needed for the first
@@ -75,7 +77,7 @@ options:
     suboptions:
       names: {description: The nodes., type: list, elements: str, required: true}
       needed_by: {description: "What needs it, a key of slurm.conf or of cluster.yml.", type: str, required: true}
-      message: {description: What is missing and where., type: str, required: true}
+      problem: {description: What is missing and where., type: str, required: true}
       new: {description: Whether it was not asked for before., type: bool, default: false}
   start_timeout:
     description: Seconds that slurmctld may take to answer after a restart, before the old configuration is put back.
@@ -158,7 +160,7 @@ SPEC = {
     "control": {"type": "list", "elements": "str", "default": []},
     "first": {"type": "bool", "default": True},
     "move_state": {"type": "bool", "default": False},
-    "hold_waiting": {"type": "bool", "default": False},
+    "waiting_jobs": {"choices": ["refused", "held", "kept"], "default": "refused"},
     "unmet": {
         "type": "list",
         "elements": "dict",
@@ -166,7 +168,7 @@ SPEC = {
         "options": {
             "names": {"type": "list", "elements": "str", "required": True},
             "needed_by": {"required": True},
-            "message": {"required": True},
+            "problem": {"required": True},
             "new": {"type": "bool", "default": False},
         },
     },
@@ -300,7 +302,7 @@ def refusals(
     obstacles = slurm_spank.obstacles(installed(), files[path_of(module.params, PLUGSTACK)])
     if obstacles:
         return [("; ".join(obstacles), slurm_spank.HINT)]
-    lacking = [entry["message"] for entry in unmet(module.params, files, current, changes)[0]]
+    lacking = [entry["problem"] for entry in unmet(module.params, files, current, changes)[0]]
     if lacking:
         return [("; ".join(lacking), UNMET)]
     script = current.get(path_of(module.params, SCRIPT))
@@ -321,7 +323,8 @@ def waiting_jobs(
 ) -> list[slurm_waiting_jobs.Affected]:
     """The waiting jobs that this would end or leave waiting for ever. Raises UnreadableError."""
     conf = conf_of(files)
-    if not (current[conf] and params["primary"] and slurm_waiting_jobs.concerned(changes)):
+    asked = current[conf] and params["primary"] and params["waiting_jobs"] != "kept"
+    if not (asked and slurm_waiting_jobs.concerned(changes)):
         return []
     old, new = (slurm_waiting_jobs.layout(text) for text in (current[conf], files[conf]))
     return slurm_waiting_jobs.query(old, new.lent(old, params["missing_nodes"]), slurm_client.ask)
@@ -329,7 +332,7 @@ def waiting_jobs(
 
 def lost_waiting(params: Mapping[str, Any], cases: Sequence[slurm_waiting_jobs.Affected]) -> list[tuple[str, str]]:
     """Why this is refused for waiting jobs: (message, hint) each."""
-    lost = [case for case in cases if case.rescue is None or not params["hold_waiting"]]
+    lost = [case for case in cases if case.rescue is None or params["waiting_jobs"] != "held"]
     if not lost:
         return []
     return [(f"waiting jobs would end, or wait for ever: {slurm_waiting_jobs.sentence(lost)}", WAITING_HINT)]
@@ -478,7 +481,7 @@ def main() -> None:
     noted = node_changes.Noted(module.check_mode)
     note_files(noted, files)
     entries = noted.changes + key_entries(differing)
-    if params["hold_waiting"]:
+    if params["waiting_jobs"] == "held":
         entries += [node_changes.entry("job", case.job.id, "hold", detail=case.reason) for case in cases]
     held = [] if module.check_mode else hold(module, cases, files, current, differing) if cases else []
     with node_errors.fail_on_error(module.fail_json, "the old configuration is still in force: %s"):
@@ -487,7 +490,7 @@ def main() -> None:
     entries += remove_obsolete(noted, params)
     result = {"effect": effect.name.lower(), "keys": keys, "changed": bool(entries), "changes": entries}
     result["diff"] = noted.diffs
-    warnings += [entry["message"] for entry in unmet(params, files, current, differing)[1]]
+    warnings += [entry["problem"] for entry in unmet(params, files, current, differing)[1]]
     if module.check_mode:
         answer = node_changes.refused(blocked)
         module.exit_json(**{**result, **answer, "deepops_warnings": [*answer["deepops_warnings"], *warnings]})

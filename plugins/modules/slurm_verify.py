@@ -10,7 +10,7 @@ description:
   - A deploy is finished when the daemons run what was requested, not when the last file is written.
   - O(scope=controller) compares the configuration that slurmctld runs with the one on disk, and the versions that run
     with the installed ones. It asks slurmdbd whether the cluster is registered, and slurmctld for O(nodes). A slurmctld
-    that has not registered after a third of O(timeout) reads its configuration again, once. Nodes that somebody drained
+    that has not registered after a third of O(timeout) reads its configuration again, once. Nodes that a user drained
     or set down stay so. Those that Slurm itself set down because they restarted unannounced serve again once they are
     registered.
   - O(scope=compute) asks the node itself. Does slurmd answer, in the installed version, with the configuration files

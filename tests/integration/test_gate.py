@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -87,7 +88,8 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
             "tasks": [{"name": "Groups", "ansible.builtin.debug": {"var": "group_names"}}],
         },
     ]
-    result = play(directory, plays, hosts, "-e", "deepops_digest=d1", settings={"ANSIBLE_COLLECTIONS_PATH": str(own)})
+    digests = json.dumps({"deepops_digests": dict.fromkeys(COMPONENTS, "d1")})
+    result = play(directory, plays, hosts, "-e", digests, settings={"ANSIBLE_COLLECTIONS_PATH": str(own)})
     assert result.status == 0, result.output
     return result
 

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+from deepopsctl.content import playbook
 from deepopsctl.model.storage import Mount, StorageType
 from deepopsctl.storage.writer import variable
 from tests.support.files import write_program
 from tests.support.local_ansible import Played, play
 from tests.support.paths import ROOT
 
-# a port that nobody listens at
+# a port at which nothing listens
 NOWHERE = "http://127.0.0.1:9"
 LIBRARY = {
     "package": "none",
@@ -49,7 +50,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     ]
     plays = [{"hosts": "all", "gather_facts": False, "roles": [container], "tasks": tasks}]
     cache = {"XDG_CACHE_HOME": str(directory / "cache"), "PIP_INDEX_URL": NOWHERE, "PIP_RETRIES": "0"}
-    return play(directory, plays, {"node": {"deepops_digest": "x"}}, "--check", settings=cache)
+    return play(directory, plays, {"node": {"deepops_digests": {}}}, "--check", settings=cache)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +102,7 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Played]:
     memory = Mount("memory", StorageType.TMPFS, "tmpfs", f"{directory}/memory", tuple(STORAGE))
     hosts = {
         name: {
-            "deepops_digest": "x",
+            "deepops_digests": {},
             "entries": variable([lustre(directory, name, source, required=required), memory]),
         }
         for name, (source, required, _) in STORAGE.items()
@@ -160,7 +161,7 @@ def test_a_package_of_grafana_out_of_reach_leaves_grafana_out(tmp_path: Path) ->
     after = {"name": "What comes after", "ansible.builtin.debug": {"msg": message}}
     plays = [{"hosts": "all", "gather_facts": False, "roles": [grafana], "tasks": [after]}]
 
-    played = play(tmp_path, plays, {"node": {"deepops_digest": "x"}}, "--check")
+    played = play(tmp_path, plays, {"node": {"deepops_digests": {}}}, "--check")
 
     left_out = played.result("Report a package that can't be fetched").data["deepops_left_out"]
     assert f"cannot fetch {NOWHERE}/grafana.deb" in left_out["message"]
@@ -171,10 +172,10 @@ def test_a_package_of_grafana_out_of_reach_leaves_grafana_out(tmp_path: Path) ->
 
 
 def test_doctor_asks_at_the_addresses_that_a_deploy_fetches_from(tmp_path: Path) -> None:
-    (task,) = yaml.safe_load((ROOT / "playbooks" / "doctor.yml").read_text(encoding="utf-8"))[0]["tasks"]
+    (task,) = yaml.safe_load(playbook("operate/cluster/doctor").read_text(encoding="utf-8"))[0]["tasks"]
     (tmp_path / "roles").symlink_to(ROOT / "roles")
-    directory = tmp_path / "playbooks"
-    directory.mkdir()
+    directory = tmp_path / "playbooks" / "operate" / "cluster"
+    directory.mkdir(parents=True)
 
     # each is the monitoring host of a site
     sites: dict[str, tuple[Mapping[str, object], str]] = {

@@ -96,7 +96,7 @@ def played(tmp_path_factory: pytest.TempPathFactory, etc: Path, state: Path) -> 
             "gather_facts": False,
             "roles": ["single", "several", "silent"],
             "tasks": [call("in no role", step="x")],
-            "vars": {"numbers": [1, 2], "password": SECRET, "deepops_digest": "{{ 'd' ~ 1 }}"},
+            "vars": {"numbers": [1, 2], "password": SECRET, "deepops_digests": {"test": "{{ 'd' ~ 1 }}"}},
         }
     ]
     settings = {

@@ -174,9 +174,9 @@ def test_a_question_to_many_nodes_takes_nothing_along(host: Host) -> None:
     way = Way(host.cluster, host.cluster.cluster(), "root", USUAL_SSH, host.directory)
     hidden = without_variables(withheld([way.target(node)], os.environ))
     command = [*hidden, *way.command(node, ["sh", "-c", f"{ASK}; cat"], as_root=True)]
-    calls = [fan_out.Call(f"n{number}", command, b"%d" % number) for number in range(20)]
+    calls = [fan_out.Call(f"n{number}", command, b"%d" % number, 30) for number in range(20)]
 
-    answers = fan_out.ask_all(calls, timeout_s=30, width=4)
+    answers = fan_out.ask_all(calls, width=4)
 
     assert {name: answer.output.decode().split("\n") for name, answer in answers.items()} == {
         f"n{number}": [NOTHING, str(number)] for number in range(20)
@@ -184,24 +184,23 @@ def test_a_question_to_many_nodes_takes_nothing_along(host: Host) -> None:
     assert host.leaks() == []
 
 
-def test_a_node_that_hangs_or_sends_without_end_costs_the_others_nothing(
-    host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fan_out, "MOST_BYTES", 1 << 20)
+def test_a_node_that_hangs_or_sends_without_end_costs_the_others_nothing(host: Host) -> None:
     node = host.cluster.cluster().nodes[0]
     way = Way(host.cluster, host.cluster.cluster(), "root", USUAL_SSH, host.directory)
     words = {"well": "echo well", "hangs": "sleep 600", "endless": "cat /dev/zero", "fails": "echo why >&2; exit 7"}
     calls = [
-        fan_out.Call(name, way.command(node, ["sh", "-c", word], as_root=True), b"") for name, word in words.items()
+        fan_out.Call(name, way.command(node, ["sh", "-c", word], as_root=True), b"", 8, most=1 << 20)
+        for name, word in words.items()
     ]
-    calls.append(fan_out.Call("away", ["ssh", "-o", "ConnectTimeout=1", "-p", "1", "127.0.0.1", "true"], b""))
+    calls.append(fan_out.Call("away", ["ssh", "-o", "ConnectTimeout=1", "-p", "1", "127.0.0.1", "true"], b"", 8))
 
     began = time.monotonic()
-    answers = fan_out.ask_all(calls, timeout_s=8, width=2)
+    answers = fan_out.ask_all(calls, width=2)
 
     assert time.monotonic() - began < 60
     assert (answers["well"].status, answers["well"].output) == (0, b"well\n")
     assert (answers["hangs"].status, answers["endless"].status) == (None, None)
+    assert (answers["hangs"].late, answers["endless"].late) == (True, False)
     assert (answers["fails"].status, answers["fails"].errors.splitlines()[-1]) == (7, "why")
     assert answers["away"].status == 255
 

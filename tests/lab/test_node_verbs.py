@@ -194,7 +194,7 @@ def test_a_removed_node_leaves_nothing_behind(cluster: LabCluster, job: int) -> 
     assert cluster.root("gpu03", "systemctl is-active slurmd munge; ls /etc/munge/munge.key", ok=False).startswith(
         "inactive\ninactive\nls:"
     )
-    # nobody has a job there any more: nobody would get in
+    # no user has a job there any more: no user would get in
     assert not cluster.holds("gpu03", "grep -q slurm /etc/pam.d/sshd")
     assert cluster.root("ctl1", "sinfo -h -N -o %N").split() == ["gpu01", "gpu02"]
     assert cluster.job_state(job) == "RUNNING"

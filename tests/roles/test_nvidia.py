@@ -205,7 +205,7 @@ def test_apt_accepts_the_sources_and_the_pins(played: Played, case: str, address
     assert f"'{address}/InRelease'" in listed.stdout.split()
 
 
-# nobody listens there
+# nothing listens there
 AWAY = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}
 GROUPS = {"ctl1": "slurm_controller", "gpu01": "nvidia_gpu", "gpu02": "nvidia_gpu", "login1": "slurm_login"}
 
@@ -213,7 +213,7 @@ GROUPS = {"ctl1": "slurm_controller", "gpu01": "nvidia_gpu", "gpu02": "nvidia_gp
 def nvidia_and_slurm(directory: Path, hosts: dict[str, dict[str, Any]], *options: str) -> Played:
     """The component, and what comes after it."""
     group = f"{{{{ {GROUPS}[inventory_hostname] }}}}"
-    known = {"deepops_digest": "0" * 64, "deepops_full": False, "slurm_nodes": []}
+    known = {"deepops_digests": {"nvidia": "0" * 64}, "deepops_full": False, "slurm_nodes": []}
     plays: list[dict[str, Any]] = [
         {"hosts": "all", "gather_facts": False, "tasks": [{"ansible.builtin.group_by": {"key": group}}]},
         {"ansible.builtin.import_playbook": str(ROOT / "playbooks" / "nvidia.yml")},

@@ -8,6 +8,7 @@ import click
 
 from deepopsctl.cli.main import Settings
 from deepopsctl.cli.options import (
+    ComponentsCommand,
     components_argument,
     connection_options,
     duration_option,
@@ -17,7 +18,7 @@ from deepopsctl.cli.options import (
 )
 
 
-@click.command()
+@click.command(cls=ComponentsCommand)
 @components_argument
 @limit_option
 @click.option("--check", is_flag=True, help="Show what would change; change nothing.")
@@ -42,9 +43,6 @@ from deepopsctl.cli.options import (
 @click.pass_obj
 def deploy(settings: Settings, /, components: tuple[str, ...], *, as_json: bool, **options: Any) -> int:
     """Install and configure components on the nodes; without COMPONENT, those that cluster.yml lists.
-
-    COMPONENT is `nvidia` (driver and software of the GPUs), `storage`, `slurm`, `environment` (of users)
-    or `monitoring`.
 
     Nothing is changed where it is up to date; jobs keep running. Unreachable nodes are skipped (exit code 4).
     """

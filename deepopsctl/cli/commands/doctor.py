@@ -53,6 +53,7 @@ def _examine(settings: Settings, options: dict[str, Any]) -> Examination:
     from deepopsctl.doctor.check_builders import Declared
     from deepopsctl.doctor.control_host import check_control_host, read_control_facts
     from deepopsctl.doctor.examine import COMMAND, examine, names_of, unfit
+    from deepopsctl.run.questions import DOCTOR_PLAYBOOK
     from deepopsctl.run.request import IMPATIENT_SSH
     from deepopsctl.slurm.hardware import load_hardware
 
@@ -69,7 +70,7 @@ def _examine(settings: Settings, options: dict[str, Any]) -> Examination:
             settings,
             directory,
             options,
-            (COMMAND,),
+            (DOCTOR_PLAYBOOK,),
             component=COMMAND,
             command=COMMAND,
             extra_vars={"deepops_doctor_names": names_of(cluster)},

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 _wait_option = duration_option("1h", "How long to wait for running jobs: 90s, 30m, 2h, 1d.")
-# nobody reads a longer one
+# longer ones are not read
 LONGEST_REASON = 500
 nodes_argument = click.argument("nodes", nargs=-1, required=True, callback=names_nodes, metavar="NODES...")
 # of the first login to a new node
@@ -137,7 +137,7 @@ def replace(settings: Settings, /, name: str, *, as_json: bool, **options: Any) 
 def reboot(settings: Settings, /, nodes: tuple[str, ...], *, as_json: bool, **options: Any) -> int:
     """Reboot NODES when their jobs have ended; no job is ended, and no new one starts before.
 
-    Slurm drains the nodes and reboots each once it is idle. A node that someone else drained is left alone and named.
+    Slurm drains the nodes and reboots each once it is idle. A node that another user drained is left alone and listed.
     With --wait a node takes jobs again when it passed its validation, without --wait when it has registered. Login
     nodes reboot at once, one after the other.
     """
@@ -175,7 +175,7 @@ for member_verb in (add, remove, replace, reboot):
 def drain(settings: Settings, /, nodes: tuple[str, ...], *, as_json: bool, **options: Any) -> int:
     """Drain NODES: no new jobs start, running jobs continue.
 
-    A node that someone else drained keeps its reason.
+    A node that another user drained keeps its reason.
     """
     from deepopsctl.nodes.drain import DrainAction
 
@@ -193,7 +193,7 @@ def drain(settings: Settings, /, nodes: tuple[str, ...], *, as_json: bool, **opt
 def resume(settings: Settings, /, nodes: tuple[str, ...], *, as_json: bool, **options: Any) -> int:
     """Resume NODES that `node drain` drained.
 
-    A node that someone else drained, that is down, or whose GPUs differ from cluster.yml is refused by name;
+    A node that another user drained, that is down, or whose GPUs differ from cluster.yml is refused by name;
     the others are resumed.
     """
     from deepopsctl.nodes.drain import DrainAction

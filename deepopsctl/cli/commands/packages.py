@@ -100,7 +100,7 @@ def add(
     sha256sums: Path | None,
     as_json: bool,
 ) -> None:
-    """Add packages of NAME (`slurm`) that somebody else built to the cluster's repository, signed with its key.
+    """Add packages of NAME (`slurm`) that were built elsewhere to the cluster's repository, signed with its key.
 
     Each FILE is a .deb; all of NAME's have one version. Libraries that they need in a later version than the nodes'
     system has are given with them.

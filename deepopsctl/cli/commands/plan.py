@@ -8,6 +8,7 @@ import click
 
 from deepopsctl.cli.main import Settings
 from deepopsctl.cli.options import (
+    ComponentsCommand,
     components_argument,
     connection_options,
     duration_option,
@@ -16,7 +17,7 @@ from deepopsctl.cli.options import (
 )
 
 
-@click.command()
+@click.command(cls=ComponentsCommand)
 @components_argument
 @limit_option
 @click.option("--diff", is_flag=True, help="Show full differences of all files, also of new ones.")
@@ -30,8 +31,6 @@ from deepopsctl.cli.options import (
 @click.pass_obj
 def plan(settings: Settings, /, components: tuple[str, ...], *, as_json: bool, **options: Any) -> int:
     """Show what `deploy` would change and which running jobs it would affect; change nothing.
-
-    COMPONENT is `nvidia`, `storage`, `slurm`, `environment` or `monitoring`, as for `deploy`.
 
     Lists packages, files with differences, services, and every slurm.conf key with how it takes effect. Exit codes: 0
     even if something would change, 1 deploy would refuse or fail, 4 nodes did not answer.

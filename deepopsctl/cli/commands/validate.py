@@ -114,7 +114,7 @@ def validate(ctx: click.Context, /, suites: tuple[str, ...], *, as_json: bool, *
     burnin = burn_in_request(ctx, wanted, options)
     directory = ClusterDir.open(settings.directory)
     cluster = directory.cluster()
-    # a cluster without it sees no task, unless somebody asks
+    # a cluster without it sees no task, unless it is asked for
     wanted = tuple(suite for suite in wanted if suite != "environment" or suite in suites or cluster.has_environment)
     directory.refresh_inventory(cluster)
     limit = resolve_limit(options["limit"] or "", cluster)

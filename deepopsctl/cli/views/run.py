@@ -146,8 +146,8 @@ def plain_lines(write: Callable[[str], None]) -> Watch:
 
 
 def _word(outcome: RunOutcome) -> str:
-    nobody = outcome.verdict is Verdict.UNREACHABLE and len(outcome.summary.unreachable) == len(outcome.summary.hosts)
-    return "no node answered" if nobody else _WORDS[outcome.verdict]
+    no_node = outcome.verdict is Verdict.UNREACHABLE and len(outcome.summary.unreachable) == len(outcome.summary.hosts)
+    return "no node answered" if no_node else _WORDS[outcome.verdict]
 
 
 def _undone(outcome: RunOutcome) -> str:

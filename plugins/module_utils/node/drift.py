@@ -44,7 +44,7 @@ def _differences(items: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     for path, ids in items.get("made", {}).items():
         # a user's own, whose mode may change
         if (node_record.directory_facts(path) or [])[:2] != ids:
-            differences.append(f"{path} is gone, or belongs to somebody else")
+            differences.append(f"{path} is gone, or belongs to another user")
     wanted = items.get("held")
     free = sorted(set(wanted) - now["held"]) if wanted else []
     differences += [f"package {name} is held no more" for name in free]
@@ -91,17 +91,17 @@ def is_left_of(component: str) -> bool:
     return bool(node_record.steps(component)) or node_ownership.owns_anything(component)
 
 
-def compare(components: Sequence[Mapping[str, Any]], digest: str) -> dict[str, dict[str, Any]]:
+def compare(components: Sequence[Mapping[str, Any]], digests: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """Of each component its parts, for a report: every difference is listed, even if the desired state has changed.
 
-    `components` is a list of {component, steps}; one without steps is not wanted here.
+    `components` is a list of {component, steps}; one without steps is not wanted here. `digests` are those of this run.
     """
     records = {
         entry["component"]: {step: node_record.load(entry["component"], step) for step in entry["steps"]}
         for entry in components
     }
     now = present([record for steps in records.values() for record in steps.values() if record])
-    return {component: _compared(component, steps, digest, now) for component, steps in records.items()}
+    return {name: _compared(name, steps, digests.get(name, ""), now) for name, steps in records.items()}
 
 
 def _compared(

@@ -62,7 +62,7 @@ def _settled(params: Params, clean: bool) -> list[str]:
             may_follow = may_follow and not node_drift.is_left_of(entry["component"])
             components += [] if node_drift.is_left_of(entry["component"]) else [entry["component"]]
         elif may_follow:
-            may_follow = not node_drift.reasons(entry["component"], params["digest"], entry["steps"])
+            may_follow = not _differences(params, entry)
             components += [entry["component"]] if may_follow else []
     return components
 
@@ -70,8 +70,14 @@ def _settled(params: Params, clean: bool) -> list[str]:
 def _reasons(params: Params) -> list[str]:
     """Why the node needs the component that the call is about."""
     if params["steps"]:
-        return node_drift.reasons(params["component"], params["digest"], params["steps"])
+        return _differences(params, params)
     return ["no longer wanted"] if node_drift.is_left_of(params["component"]) else []
+
+
+def _differences(params: Params, entry: Params) -> list[str]:
+    """What differs from the last deploy of a component, and of its steps."""
+    digest = params["digests"].get(entry["component"], "")
+    return node_drift.reasons(entry["component"], digest, entry["steps"])
 
 
 def _unmet(needs: dict[str, Any]) -> list[dict[str, Any]]:

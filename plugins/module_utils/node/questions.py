@@ -28,7 +28,7 @@ def node_info(arguments: dict[str, Any]) -> dict[str, Any]:
 
     answers = {}
     if arguments["components"]:
-        answers["node"] = node_status.report(arguments["components"], arguments["digest"])
+        answers["node"] = node_status.report(arguments["components"], arguments["digests"])
     if arguments["slurm"]:
         answers["slurm"] = slurm_query.report(arguments["slurm_wait"], arguments["slurm_timeout"])
     return {"deepops": answers}

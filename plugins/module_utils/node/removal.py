@@ -17,7 +17,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
 )
 
 UNIT_DIRECTORY = "/etc/systemd/system/"
-# parent directories of managed files that belong to nobody else; of modules one by name
+# parent directories of managed files that hold nothing else; of modules one by name
 _OWN_PARENTS = (UNIT_DIRECTORY, "/usr/local/lib/deepopsctl/", "/opt/deepopsctl/modulefiles/")
 
 

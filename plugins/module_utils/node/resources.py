@@ -219,7 +219,7 @@ def refuse_foreign(step: node_step.Step, path: str, current: Sequence[int] | Non
 
 
 def account_of(uid: int) -> str:
-    """The name of an account here; '' for a number that nobody has (any more)."""
+    """The name of an account here; '' for a number that no account has (any more)."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -244,7 +244,7 @@ def desired_content(step: node_step.Step, wanted: Mapping[str, Any]) -> bytes:
             return base64.b64decode(wanted["secret_base64"].strip(), validate=True)
         except ValueError:
             step.fail(f"{wanted['path']}: its content is not base64", "correct the variable that holds the secret")
-    # lines of somebody else's may be in another encoding: login_access keeps them
+    # lines of others may be in another encoding: login_access keeps them
     return str(wanted["content"]).encode("utf-8", "surrogateescape")
 
 

@@ -27,9 +27,9 @@ BACKUPS = {
 UPGRADE = "/var/lib/deepopsctl/upgrade/slurm.json"
 
 
-def report(components: list[dict[str, Any]], digest: str) -> dict[str, Any]:
+def report(components: list[dict[str, Any]], digests: dict[str, str]) -> dict[str, Any]:
     """The records of the last deploy compared with the node, its versions, backups, and what is under way."""
-    compared = node_drift.compare(components, digest)
+    compared = node_drift.compare(components, digests)
     versions = dict(node_platform.versions(), **slurm_query.installed_version())
     backups = {key: _last_backup(*paths) for key, paths in BACKUPS.items()}
     begun = {"upgrade": _upgrade_under_way(), "restore": slurm_detect.restore_begun()}

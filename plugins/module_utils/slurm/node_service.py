@@ -101,7 +101,7 @@ def _decision(wanted: str, node: Mapping[str, Any] | None, reason: str) -> tuple
 
 def _set_by(node: Mapping[str, Any], what: str) -> str:
     since = node["reason_since"].replace("T", " ") or "?"
-    return f"{what} by {node['reason_user'] or 'somebody'} since {since}: {node['reason'] or 'no reason given'}"
+    return f"{what} by {node['reason_user'] or 'an unknown user'} since {since}: {node['reason'] or 'no reason given'}"
 
 
 def drain_or_resume(
@@ -143,7 +143,7 @@ def reboot_decision(node: Mapping[str, Any] | None, is_reserved: bool) -> tuple[
         return "refused", "Slurm has no node of that name"
     flags, is_managed = slurm_node_states.flags(node["state"]), node["reason"].startswith(slurm_node_states.PREFIX)
     is_own = node["reason"].startswith(slurm_node_states.REBOOT_PREFIX)
-    by = node["reason_user"] or "somebody"
+    by = node["reason_user"] or "an unknown user"
     since = node["reason_since"].replace("T", " ") or "?"
     if slurm_node_states.REBOOTING & flags:
         return ("none", node["reason"]) if is_own else ("refused", f"{by} has asked for a reboot since {since}")
@@ -293,7 +293,7 @@ def release(names: Sequence[str]) -> list[dict[str, str]]:
 
 
 def take_out(names: Sequence[str], reason: str, cancel_jobs: bool) -> list[dict[str, str]]:
-    """Drain the nodes that nobody else drained, and end their reservation; with `cancel_jobs` end their jobs, too."""
+    """Drain the nodes that no other user drained, and end their reservation; with `cancel_jobs` end their jobs, too."""
     nodes = known_nodes(require_state(), names).values()
     todo = sorted(
         node["name"] for node in nodes if not is_foreign(node) and not slurm_node_states.is_drained_with(node, reason)

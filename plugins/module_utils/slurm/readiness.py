@@ -48,7 +48,7 @@ class NodeState(NamedTuple):
 
     @property
     def bad(self) -> bool:
-        """True when the node does not serve as it should, and nobody asked for that."""
+        """True when the node does not serve as it should, and that was not asked for."""
         flags = slurm_node_states.flags(self.state)
         asked_for = slurm_node_states.is_by_person(self.reason_user) and slurm_node_states.is_only_down(self.state)
         return bool(flags & slurm_node_states.NOT_SERVING) and not asked_for
@@ -135,7 +135,7 @@ def version_sentence(daemon: str, running: str, installed: str, replaced: bool) 
 
 
 def credential() -> str:
-    """For the nodes to decode. Made as nobody, for root only: Slurm takes nothing that nobody signed."""
+    """For the nodes to decode. Made as the user `nobody`, for root only: Slurm takes nothing that `nobody` signed."""
     status, output = run(["runuser", "-u", "nobody", "--", "munge", "--no-input", "--restrict-uid=0"])
     return output if status == 0 else ""
 

@@ -29,7 +29,7 @@ DRAINED = "storage.drain"
 
 
 class InUseError(Exception):
-    """Somebody uses a mount that has to go."""
+    """A process uses a mount that has to go."""
 
 
 def systemctl(*words: str) -> tuple[bool, str]:
@@ -145,7 +145,7 @@ def unmount(step: MountRun, unit: str, path: str) -> None:
         step.quiet.seek()
     if step.dry:
         return
-    # of a unit whose file somebody removed systemd says that there is none
+    # of a unit whose file was removed systemd says that there is none
     _worked, output = systemctl("stop", unit)
     if path in mount_table.mounted():
         raise InUseError(f"in use by {mount_table.users(path) or output or 'the kernel'}")
@@ -174,7 +174,7 @@ def is_left_alone(step: MountRun, mount: Mapping[str, Any]) -> bool:
 
 
 def check_path(step: MountRun, mount: Mapping[str, Any], unit: mount_table.Unit) -> None:
-    """Refuse a path that is somebody else's."""
+    """Refuse a path that is not managed."""
     path, managed = mount["path"], file_of(mount["unit"]) in step.owned["files"]
     entry = step.table.get(path)
     if managed:
@@ -340,7 +340,7 @@ def authorized_keys() -> tuple[str, ...]:
 
 
 def is_there_for_its_owner(keys: Sequence[str]) -> bool:
-    """Asked as the user: root is nobody on most servers, and may not look into a home there."""
+    """Asked as the user: most servers squash root, which may not look into a home there."""
     argv = ["runuser", "-u", keys[0], "--", "test", "-r", keys[1]]
     return command.run(argv).ok
 
@@ -348,7 +348,7 @@ def is_there_for_its_owner(keys: Sequence[str]) -> bool:
 def undo_mount(mount: Mapping[str, Any], unit: str, keys: Sequence[str]) -> None:
     systemctl("disable", "--now", "--quiet", unit)
     systemctl("stop", mount["unit"])
-    message = f"storage {mount['name']} would hide {keys[1]}, and nobody could log in here any more"
+    message = f"storage {mount['name']} would hide {keys[1]}, and no user could log in here any more"
     raise node_errors.HintedError(
         message, "it is unmounted again: deploy slurm first, which moves the keys to root's own directory"
     )

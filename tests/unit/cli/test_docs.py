@@ -50,7 +50,7 @@ SECRET_NAMES = frozenset({"storage_secrets", "monitoring_alert_secrets"})
 
 
 class Example(NamedTuple):
-    """A line or a block of a page, and where it is; `typed` lines stand in a block, others are named in a sentence."""
+    """A line or a block of a page, and where it is; `typed` lines stand in a block, others stand in a sentence."""
 
     where: str
     text: str

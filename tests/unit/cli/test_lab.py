@@ -71,20 +71,20 @@ def test_a_directory_that_is_not_there_is_refused_before_anything_starts(capsys:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
 @pytest.mark.parametrize("command", ["up", "down", "status"])
 def test_a_user_goes_on_by_sudo_with_files_of_the_user(command: str) -> None:
-    nobody = 65534
+    other = 65534
     with tempfile.TemporaryDirectory(dir="/tmp") as directory:
         home = Path(directory)
         home.chmod(0o755)
         write_program(home / "sudo", 'printf "%s\\n" "$@"')
         (home / "state").mkdir()
-        os.chown(home / "state", nobody, nobody)
+        os.chown(home / "state", other, other)
         environment = {"PATH": f"{home}:/usr/bin:/bin", "XDG_STATE_HOME": str(home / "state"), "NO_COLOR": "1"}
         environment |= {"DEEPOPSCTL_LAB_UP_COMPUTE": "3", "DEEPOPSCTL_OTHER": "stays"}
         # checkouts are often below a directory that is root's alone: the user takes over once all is imported
         script = (
             "import os, sys\nimport deepopsctl.lab.create, deepopsctl.lab.manage, deepopsctl.lab.image\n"
             "from deepopsctl.cli.commands import lab\nfrom deepopsctl.cli.main import run\n"
-            f"os.setgid({nobody}); os.setuid({nobody})\n"
+            f"os.setgid({other}); os.setuid({other})\n"
             "sys.exit(run(sys.argv[1:]))"
         )
         done = subprocess.run(
@@ -99,4 +99,4 @@ def test_a_user_goes_on_by_sudo_with_files_of_the_user(command: str) -> None:
     assert "DEEPOPSCTL_LAB_UP_COMPUTE=3" in words
     assert "DEEPOPSCTL_OTHER=stays" not in words
     assert words[-2:] == ["lab", command]
-    assert owner == nobody
+    assert owner == other

@@ -21,6 +21,7 @@ node_record = nodeside.load("node.record")
 node_units = nodeside.load("node.services")
 
 DIGEST = "d"
+DIGESTS = dict.fromkeys(("slurm", "monitoring", "nvidia", "storage"), DIGEST)
 RUNNING = {"ActiveState": "active", "UnitFileState": "enabled"}
 
 
@@ -50,7 +51,7 @@ def test_each_component_is_compared_with_its_own_records(asked: list[list[str]])
     record("slurm", "common", packages={"munge": "1"}, units={"munge.service": True})
     record("monitoring", "node", "older")
 
-    result = node_drift.compare(wanted(slurm=["common", "slurmd"], monitoring=["node"], nvidia=["driver"]), DIGEST)
+    result = node_drift.compare(wanted(slurm=["common", "slurmd"], monitoring=["node"], nvidia=["driver"]), DIGESTS)
 
     assert result["slurm"]["differences"] == ["package munge is missing, was 1", "munge.service is unknown"]
     assert (result["slurm"]["missing"], result["slurm"]["stale"]) == (["slurmd"], [])
@@ -63,7 +64,7 @@ def test_a_component_without_what_is_left_out_is_as_it_should_be(asked: list[lis
     record("monitoring", "node")
     node_record.leave_out("monitoring", "grafana_source", "Grafana", "cannot fetch x", ["grafana"])
 
-    result = node_drift.compare(wanted(monitoring=steps), DIGEST)["monitoring"]
+    result = node_drift.compare(wanted(monitoring=steps), DIGESTS)["monitoring"]
     assert result["left_out"] == [{"what": "Grafana", "message": "cannot fetch x"}]
     assert (result["missing"], result["stale"]) == ([], [])
     # the next deploy tries it again
@@ -71,7 +72,7 @@ def test_a_component_without_what_is_left_out_is_as_it_should_be(asked: list[lis
 
     record("monitoring", "grafana_source")
 
-    result = node_drift.compare(wanted(monitoring=steps), DIGEST)["monitoring"]
+    result = node_drift.compare(wanted(monitoring=steps), DIGESTS)["monitoring"]
     assert (result["left_out"], result["missing"]) == ([], ["grafana"])
 
 
@@ -80,7 +81,7 @@ def test_a_unit_that_still_has_to_restart_is_named(asked: list[list[str]], monke
     node_record.mark_pending("munge.service", "/etc/munge/munge.key")
     monkeypatch.setattr(node_units, "show", lambda names: dict.fromkeys(names, RUNNING))
 
-    result = node_drift.compare(wanted(slurm=["common"]), DIGEST)
+    result = node_drift.compare(wanted(slurm=["common"]), DIGESTS)
 
     assert result["slurm"]["differences"] == ["munge.service still has to restart"]
 
@@ -90,7 +91,7 @@ def test_dpkg_and_systemd_are_asked_once_whatever_the_number_of_records(asked: l
     record("slurm", "slurmd", packages={"slurmd": "2", "munge": "1"}, units={"slurmd.service": True})
     record("monitoring", "node", packages={"prometheus-node-exporter": "3"})
 
-    node_drift.compare(wanted(slurm=["common", "slurmd"], monitoring=["node"]), DIGEST)
+    node_drift.compare(wanted(slurm=["common", "slurmd"], monitoring=["node"]), DIGESTS)
 
     assert asked == [["munge", "prometheus-node-exporter", "slurmd"], ["munge.service", "slurmd.service"]]
 
@@ -104,12 +105,12 @@ def test_a_step_that_is_to_go_is_looked_at_until_it_has_gone(asked: list[list[st
     node_record.begin("storage", "nfs_exports")
 
     assert [reason.partition(": ")[2] for reason in node_drift.reasons("storage", DIGEST, steps)] == ["nfs_exports"]
-    assert node_drift.compare(wanted(storage=steps), DIGEST)["storage"]["stale"] == ["nfs_exports"]
+    assert node_drift.compare(wanted(storage=steps), DIGESTS)["storage"]["stale"] == ["nfs_exports"]
 
     record("storage", "nfs_exports", "")
 
     assert not node_drift.reasons("storage", DIGEST, steps)
-    assert not node_drift.compare(wanted(storage=steps), DIGEST)["storage"]["stale"]
+    assert not node_drift.compare(wanted(storage=steps), DIGESTS)["storage"]["stale"]
 
 
 @pytest.mark.parametrize(
@@ -125,9 +126,9 @@ def test_what_is_left_of_a_component_that_is_not_wanted_is_reported(
 ) -> None:
     not_wanted = wanted(monitoring=[])
 
-    assert not node_drift.compare(not_wanted, DIGEST)["monitoring"]["left"]
+    assert not node_drift.compare(not_wanted, DIGESTS)["monitoring"]["left"]
     leave()
-    result = node_drift.compare(not_wanted, DIGEST)["monitoring"]
+    result = node_drift.compare(not_wanted, DIGESTS)["monitoring"]
 
     assert (result["wanted"], result["left"], result["differences"]) == (False, True, [])
 

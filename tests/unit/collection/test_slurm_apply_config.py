@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ Effect = nodeside.load("slurm.effects").Effect
 full = nodeside.raising(OSError(errno.ENOSPC, "No space left on device", "/etc/slurm/slurm.conf"))
 
 
-def change(directory: Path, before: str, after: str, **more: bool) -> None:
+def change(directory: Path, before: str, after: str, **more: bool | str) -> None:
     """Call slurm_config where this slurm.conf becomes that one."""
     (directory / "slurm.conf").write_text(before)
     files = {**dict.fromkeys(slurm_config.ALWAYS, ""), "slurm.conf": after}
@@ -85,3 +86,16 @@ def test_a_full_disk_ends_an_adoption_with_a_sentence(tmp_path: Path, monkeypatc
 
     with pytest.raises(nodeside.FailedError, match="No space left on device"):
         change(tmp_path, "ClusterName=hpc\n", "ClusterName=hpc\n", adopt=True)
+
+
+@pytest.mark.parametrize(("waiting", "is_refused"), [("refused", True), ("held", True), ("kept", False)])
+def test_only_a_restore_closes_partitions_without_a_slurmctld_to_ask_about_waiting_jobs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waiting: str, is_refused: bool
+) -> None:
+    program = write_program(tmp_path / "bin" / "squeue", "echo Unable to contact slurm controller >&2; exit 1")
+    monkeypatch.setenv("PATH", str(program.parent), prepend=":")
+    before = "# Written by deepopsctl\nClusterName=hpc\nPartitionName=gpu Nodes=n1 State=UP\n"
+    after = before.replace("State=UP", "State=DOWN")
+
+    with pytest.raises(nodeside.FailedError, match="Slurm does not say which") if is_refused else nullcontext():
+        change(tmp_path, before, after, verify=True, primary=True, waiting_jobs=waiting)

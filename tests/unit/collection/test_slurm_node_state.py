@@ -60,7 +60,7 @@ def test_a_plan_changes_no_node(monkeypatch: pytest.MonkeyPatch) -> None:
         ("resume", "IDLE+DRAIN", OURS, "root", ("resume", None)),
         ("resume", "MIXED+DRAIN", OURS, "root", ("resume", None)),
         ("resume", "IDLE+DRAIN", "bad DIMM", "alice", ("refused", "drained by alice since ?: bad DIMM")),
-        ("resume", "IDLE+DRAIN", "", "", ("refused", "drained by somebody since ?: no reason given")),
+        ("resume", "IDLE+DRAIN", "", "", ("refused", "drained by an unknown user since ?: no reason given")),
         ("resume", "IDLE", "", "", ("none", "not drained")),
     ],
 )

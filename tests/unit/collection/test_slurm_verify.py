@@ -69,7 +69,7 @@ class Unregistered:
 
 
 class Clock:
-    """In place of the module `time`: it continues while somebody sleeps."""
+    """In place of the module `time`: it continues while a test sleeps."""
 
     def __init__(self) -> None:
         self._now_s = 0.0

@@ -1,4 +1,4 @@
-"""people.yml edited by commands: everything else in it stays as somebody wrote it."""
+"""people.yml edited by commands: everything else in it stays as it was written."""
 
 from __future__ import annotations
 

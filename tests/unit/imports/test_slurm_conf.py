@@ -1,4 +1,4 @@
-"""An existing slurm.conf becomes a cluster; what does not fit is named, never dropped."""
+"""An existing slurm.conf becomes a cluster; what does not fit is reported, never dropped."""
 
 from __future__ import annotations
 
@@ -578,3 +578,16 @@ def test_every_time_limit_of_slurms_is_read(written: str, limit: str) -> None:
     draft = read(f"{HEAD}NodeName=n1\nPartitionName=a Nodes=n1 MaxTime={written}\n")
 
     assert draft.finish().partitions[0].max_time == limit
+
+
+def test_a_second_program_of_a_key_is_reported_as_left() -> None:
+    lines = "Prolog=/site/a\nProlog=/site/b\nEpilog=/site/e\nEpilog=/site/e\nTaskProlog=/site/t\nTaskProlog=/site/u\n"
+
+    draft = read(f"{HEAD}{lines}{TAIL}")
+
+    # of TaskProlog Slurm itself takes the last line
+    assert config(lines) == {"Prolog": "/site/b", "Epilog": "/site/e", "TaskProlog": "/site/u"}
+    (note,) = draft.carryover.not_carried
+    assert note.name == "Prolog=/site/a"
+    assert "Slurm runs both from 24.05 on" in note.reason
+    assert note.hint.endswith("set Prolog: /etc/slurm/prolog.d/*")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -92,3 +93,28 @@ def test_jobs_that_started_since_the_set_was_made_are_named_before_anything_is_c
     assert beginning.silent == [node.name for node in CLUSTER.compute if node.name not in ("cn1", "cn2")]
     assert "did not answer" in shown
     assert "with 3 jobs" in question
+
+
+@pytest.mark.parametrize(
+    ("listed", "deployed"),
+    [
+        # listed and never deployed: nvidia; not listed, and a set says it: environment
+        (("slurm", "nvidia", "monitoring"), ["environment", "slurm", "monitoring"]),
+        (("slurm",), ["environment", "slurm"]),
+        (None, ["environment", "slurm", "monitoring"]),
+    ],
+)
+def test_only_what_was_deployed_is_deployed_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listed: tuple[str, ...] | None, deployed: list[str]
+) -> None:
+    state = {"snapshot": "ab12", "finished": 1, "components": ["slurm", "environment"]}
+    node = TaskResult("cn1", "", {"living": [], "components": ["slurm", "monitoring", "no such"]})
+    played = playing(monkeypatch, run_of(TaskResult("ctl1", "", {"restored": {"state": state}}), node))
+    cluster = replace(CLUSTER, components=listed)
+    ending = restore._Restore(flow(cluster_dir(tmp_path)), cluster, restore.Restore(parts=("state",)))
+    ending._fetch()
+    played.clear()
+
+    ending._open()
+
+    assert sorted(played) == sorted(deployed)

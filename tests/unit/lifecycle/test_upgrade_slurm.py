@@ -172,7 +172,7 @@ def test_only_nodes_that_take_jobs_again_are_validated(upgrade: Upgrade) -> None
     validated: list[tuple[str, ...]] = []
     upgrade.patch.setattr(upgrade_slurm._Upgrade, "_validate", lambda _, names: validated.append(names))
 
-    # somebody has drained it meanwhile
+    # a user has drained it meanwhile
     assert upgrade(CN1_LEFT, {}).stopped is None
 
     assert validated == []

@@ -100,10 +100,10 @@ def test_the_users_variables_come_in_their_order_before_the_runs_own(tmp_path: P
 def test_the_files_are_there_and_for_the_owner_only(tmp_path: Path) -> None:
     private = tmp_path / "private"
     wanted = request(tmp_path, limit="n1,n2", user_vars=({"a": "ü"},))
-    write_inputs(wanted, {"deepops_digest": "d"}, Path("/content"), private)
+    write_inputs(wanted, {"deepops_digests": {}}, Path("/content"), private)
     assert (private / "limit").read_text() == "n1\nn2\n"
     assert json.loads((private / "vars-0.json").read_text()) == {"a": "ü"}
-    assert json.loads((private / "vars.json").read_text()) == {"deepops_digest": "d"}
+    assert json.loads((private / "vars.json").read_text()) == {"deepops_digests": {}}
     assert (private / "inventory" / "group_vars").readlink() == Path("/content/group_vars")
     assert (private / "collections/ansible_collections/deepopsctl/cluster").readlink() == Path("/content")
     files = [path for path in private.rglob("*") if path.is_file()]

@@ -66,7 +66,7 @@ class Job:
     gpus: int
     cpu_seconds: float | None
     memory_used: int | None
-    # '0', 'batch': killed for memory, also where the script went on and the job counts as completed
+    # '0', 'batch': killed for memory, also where the script continued and the job counts as completed
     steps_out_of_memory: tuple[str, ...]
     summary: Summary | None
 

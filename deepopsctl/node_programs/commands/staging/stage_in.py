@@ -51,7 +51,7 @@ def _stage(source: str, target: str, *, copy: bool) -> None:
 def command_for(source: str, target: str, *, copy: bool) -> Sequence[str]:
     """What stages one file. Everything gets the time of now: a purge must not take it for old.
 
-    A link that is named is what it leads to; those in a directory stay links.
+    A link is what it leads to; those in a directory stay links.
     """
     path, name = os.path.abspath(source), source.lower()
     if not copy and name.endswith(TAR) and not os.path.isdir(path):

@@ -112,7 +112,7 @@ def _may_run(job_id: str) -> bool:
 
 
 def _copy(path: str, new: str) -> None:
-    # no owner and no group: in a project's directory new files belong to the project; a link that is named is what it
+    # no owner and no group: in a project's directory new files belong to the project; a link is what it
     # leads to, which is gone after the job
     _check(path, job.run(["cp", "--recursive", "-H", "--preserve=mode,links,timestamps", "--", path, new]))
 
@@ -150,6 +150,6 @@ def _remove(path: str) -> None:
 
 
 def _open_up(directory: str) -> None:
-    # one of somebody else in the project stays as it is
+    # one of another member of the project stays as it is
     if not os.path.islink(directory) and os.stat(directory).st_uid == os.geteuid():
         os.chmod(directory, 0o700)

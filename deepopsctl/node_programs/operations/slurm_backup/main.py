@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..._shared import settings
+from ..._shared import deployed, settings
 from ..._shared.command import CommandError
 from . import CONFIG, MONITORING_CONFIG, BackupError, restore
 from .repository import Repository
@@ -39,7 +39,7 @@ def _begun(_request: Request) -> Result:
 
 def _jobs(_request: Request) -> Result:
     jobs = restore.jobs_here()
-    return {"jobs": jobs, "deepops": {"living": jobs}}
+    return {"jobs": jobs, "deepops": {"living": jobs, "components": deployed.components()}}
 
 
 _PHASES: dict[str, Callable[[Request], Result]] = {

@@ -34,7 +34,7 @@ def drain(names: Sequence[str], reason: str, timeout_s: float) -> dict[str, str]
 
 
 def resume(names: Sequence[str], reason: str) -> list[str]:
-    """End the drains for `reason`, and nobody else's; the nodes."""
+    """End the drains for `reason`, and no others; the nodes."""
     mine = _drained_for(_nodes(names), reason)
     if mine:
         _update(mine, "state=resume")

@@ -60,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
         signal.signal(number, lambda *_: daemon.stop())
     daemon.run()
     sys.stderr.flush()
-    # threads that hang in the kernel are not waited for
+    # no waiting for threads that hang in the kernel
     os._exit(OK)
 
 

@@ -126,7 +126,7 @@ class Btrfs:
         self.path, self.directory = path, os.path.join(path, DIRECTORY)
 
     def prepare(self) -> None:
-        """Make the directory of the snapshots, which is root's: nobody else could put anything in their place."""
+        """Make the directory of the snapshots, which is root's: no other user can put anything in their place."""
         if os.stat(self.path).st_ino != _ROOT_INODE:
             raise SnapshotError(
                 "is neither a subvolume of btrfs nor a dataset of ZFS: `btrfs subvolume create` makes one"

@@ -117,7 +117,7 @@ def cancel(jobs: Session) -> list[Task]:
 
     still, problem = wait_until(left, _LEAVING_S, 0.5, lambda answer: not any(answer))
     if problem:
-        # nobody knows whether they are gone
+        # it is not known whether they are gone
         raise SystemExit(problem)
     return still
 

@@ -26,7 +26,7 @@ exit codes: 0 nothing failed, 1 a check failed, 2 usage, 3 a file can't be read,
 examples:
   python3 -m deepopsctl.node_programs.suites.gpu_check --pack gpucheck.pyz   one file to copy to nodes (Python 3.8)
   python3 gpucheck.pyz --json > gpu01.json                 measure this node
-  python3 gpucheck.pyz --evaluate gpu*.json                evaluate nodes together: outliers are named
+  python3 gpucheck.pyz --evaluate gpu*.json                evaluate nodes together: outliers are listed
   python3 gpucheck.pyz --earlier gpu01.json                measure, and compare with an earlier result
   python3 gpucheck.pyz --burn 3600                         load this node for an hour; Ctrl-C ends it
 """

@@ -34,7 +34,7 @@ _MARK = "deepopsctl-missing: "
 _SEARCH = 'for name in {}; do command -v "$name" >/dev/null || echo "' + _MARK + '$name"; done'
 
 
-def installed(node: str, differences: Sequence[str]) -> Check:
+def verify_installed(node: str, differences: Sequence[str]) -> Check:
     """Files, packages, units: what the records of the last good deploy say, compared with the node (node_info)."""
     if not differences:
         return check(INSTALLED, node, PASS, "as deployed", "as deployed")
@@ -42,7 +42,7 @@ def installed(node: str, differences: Sequence[str]) -> Check:
     return check(INSTALLED, node, FAIL, measured, "as deployed", message=identities.first_few(differences))
 
 
-def run(node: str, more: Sequence[str] = ()) -> list[Check]:
+def verify_tools(node: str, more: Sequence[str] = ()) -> list[Check]:
     """One check for commands that an account without rights finds in a login shell, one for what Slurm answers them."""
     wanted = [*COMMANDS, *more]
     # in one shell: each login shell reads all of /etc/profile.d

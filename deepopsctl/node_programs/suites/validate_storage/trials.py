@@ -32,7 +32,7 @@ _BY_CONFIGURATION = ("beegfs", "lustre", "glusterfs")
 
 
 class TrialContext:
-    """`nodes` are those that still take part: one that hangs is named once and left out of what follows."""
+    """`nodes` are those that still take part: one that hangs is listed once and left out of what follows."""
 
     def __init__(
         self,

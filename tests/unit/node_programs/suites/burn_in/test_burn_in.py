@@ -63,7 +63,7 @@ class TestPlan:
             ("gpu", 2, ["gpu01", "gpu02"]), ("gpu", 0, ["cpu01"]), ("long", 2, ["old01"]),
         ]  # fmt: skip
         assert actual.left == {"new01": "Slurm does not know this node"}
-        # an array is no larger than Slurm allows
+        # an array is not larger than Slurm allows
         many = {f"n{number}": node(f"n{number}") for number in range(5)}
         actual = plan.plan(list(many), TEN_MINUTES, many, PARTS, plan.most_tasks({"MaxArraySize": "2"}))
         assert [len(batch.nodes) for batch in actual.batches] == [2, 2, 1]

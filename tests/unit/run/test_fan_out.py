@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from deepopsctl.run import fan_out
+
+
+def call(node: str, script: str, timeout_s: float = 30, **fields: float) -> fan_out.Call:
+    return fan_out.Call(node, ["sh", "-c", script], b"input\n", timeout_s, **fields)  # type: ignore[arg-type]
+
+
+def test_an_answer_has_the_time_of_the_question() -> None:
+    before = time.time()
+    answer = fan_out.ask_all([call("n1", "cat; echo why >&2; exit 3")], width=1)["n1"]
+
+    assert (answer.status, answer.output, answer.errors, answer.late) == (3, b"input\n", "why\n", False)
+    assert before <= answer.began <= answer.ended <= time.time()
+
+
+def test_one_that_does_not_begin_is_given_up_early_and_one_that_has_begun_is_not() -> None:
+    calls = [
+        call("silent", "sleep 60", begin_s=0.3),
+        call("begun", "echo begun; sleep 0.8; echo done", begin_s=0.3),
+        call("hangs", "echo begun; sleep 60", timeout_s=1),
+    ]
+
+    answers = fan_out.ask_all(calls, width=3)
+
+    assert (answers["silent"].late, answers["silent"].output) == (True, b"")
+    assert (answers["begun"].status, answers["begun"].output) == (0, b"begun\ndone\n")
+    assert (answers["hangs"].late, answers["hangs"].output) == (True, b"begun\n")
+
+
+def test_all_answers_together_are_bounded_and_the_largest_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is below what one node may send."""
+    monkeypatch.setattr(fan_out, "TOGETHER", 1 << 20)
+    monkeypatch.setattr(fan_out, "TOGETHER_EACH", 0)
+    sent = {"first": 600_000, "large": 900_000, "small": 1000}
+    calls = [call(name, f"head -c {size} /dev/zero; sleep 0.3") for name, size in sent.items()]
+
+    answers = fan_out.ask_all(calls, width=3)
+
+    assert {name: answer.status for name, answer in answers.items()} == {"first": 0, "large": None, "small": 0}
