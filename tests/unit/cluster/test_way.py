@@ -10,7 +10,11 @@ from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.way import Way
 from tests.support.files import write_program
 
-SPEC = "schema: 1\ncluster: {name: hpc, user: op}\nnodes: [{names: n1, addresses: 192.0.2.1, roles: [controller, compute]}]\n"
+SPEC = """\
+schema: 1
+cluster: {name: hpc, user: op}
+nodes: [{names: n1, addresses: 192.0.2.1, roles: [controller, compute]}]
+"""
 # asks as sudo does: once for each line that it gets, and not again for a command of the same shell
 SUDO = """\
 echo "$*" >> argv
