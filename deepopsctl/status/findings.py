@@ -116,8 +116,9 @@ def _serves(node: NodeStatus) -> bool:
 
 def _instead(entry: Finding, under_way: Sequence[Finding]) -> Finding:
     """The finding without a command that is refused, or would be undone, while something is under way."""
-    refused = any(word in entry.hint for word in ("`deepopsctl deploy", "`deepopsctl node resume", "state=resume"))
-    if not under_way or not refused:
+    # a backup of a queue that is not whole would be the newest set
+    refused = ("`deepopsctl deploy", "`deepopsctl node resume", "state=resume", "`deepopsctl backup run")
+    if not under_way or not any(word in entry.hint for word in refused):
         return entry
     return replace(entry, hint=f"first {under_way[0].hint}")
 
