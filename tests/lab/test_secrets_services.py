@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 import yaml
 
+from deepopsctl.certificates.authority import Authority
 from deepopsctl.cluster import secrets
 from deepopsctl.monitoring.collectors import OF_EXPORTERS, OF_LOGS
 from tests.lab import slapd
@@ -94,7 +96,7 @@ def test_after_a_new_authority_the_old_one_is_nowhere_and_all_is_scraped(
     rotate(cluster, leaks, "authority")
 
     for path in places:
-        assert len(on_nodes(cluster, path)) == 1
+        assert on_nodes(cluster, path) == {Authority(cluster.secret("cluster_authority")).certificate.strip()}
         assert on_nodes(cluster, path).isdisjoint(before[path])
     cluster.wait_until_up()
     cluster.root(NODE, "logger -t rotated still heard")
@@ -134,7 +136,7 @@ def test_after_a_new_bind_password_users_are_known_and_the_old_one_is_nowhere(
         assert cluster.root(node, f"stat -c %a {SSSD}").endswith("0")
         # not from what it remembers
         cluster.root(node, "systemctl stop sssd; rm -f /var/lib/sss/db/*.ldb /var/lib/sss/mc/*; systemctl start sssd")
-        wait_until(f"{node} knows grace", lambda at=node: cluster.holds(at, "getent passwd grace"))
+        wait_until(f"{node} knows grace", partial(cluster.holds, node, "getent passwd grace"))
 
 
 def test_a_bind_password_that_the_directory_refuses_changes_nothing(cluster: MonitoredCluster, tmp_path: Path) -> None:
