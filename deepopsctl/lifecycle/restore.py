@@ -67,7 +67,7 @@ def restore(directory: ClusterDir, wanted: Restore, base: RunRequest, operator: 
     cluster = directory.cluster()
     flow = Flow(directory, base, operator, Report("restore", tuple(node.name for node in saved_nodes(cluster))))
     with flow.reporting(), flow.lock():
-        _Restore(flow, cluster, wanted).run()
+        _Restore(flow, cluster, wanted).restore_all()
     return flow.report
 
 
@@ -82,7 +82,7 @@ class _Restore:
     # components that were deployed, by the sets and by the nodes that are left
     deployed: set[str] = field(default_factory=set)
 
-    def run(self) -> None:
+    def restore_all(self) -> None:
         """All steps in order."""
         self.flow.survey(self.cluster, slurm=False)
         try:
@@ -156,7 +156,9 @@ class _Restore:
         variables = {"deepops_restore": {"parts": list(self.wanted.parts), "settings": settings, "living": living}}
         base = replace(self.flow.base, user_vars=(*self.flow.base.user_vars, variables))
         playbooks = (STOP, SLURM) if STATE in self.wanted.parts else (SLURM,)
-        outcome = replace(self.flow, base=base).run(self.cluster, playbooks, [node.name for node in self.cluster.nodes])
+        outcome = replace(self.flow, base=base).run_playbooks(
+            self.cluster, playbooks, [node.name for node in self.cluster.nodes]
+        )
         hint = "`deepopsctl restore` continues from here; partitions are down until it has ended"
         try:
             require_success(outcome, self._center, "not all was restored", hint)
@@ -205,7 +207,7 @@ class _Restore:
         self.flow.report.closing = f"{self.cluster.name} is restored{counts}"
 
     def _run(self, nodes: tuple[Node, ...], *playbooks: str, **extra: object) -> RunOutcome:
-        return self.flow.run(self.cluster, playbooks, [node.name for node in nodes], **extra)
+        return self.flow.run_playbooks(self.cluster, playbooks, [node.name for node in nodes], **extra)
 
 
 def _hint(outcome: RunOutcome, otherwise: str) -> str:

@@ -84,7 +84,7 @@ class Rolling(NodePass):
     _allowed: int = 0
     _size: int = 0
 
-    def run(self, selection: Selection) -> None:
+    def work_through(self, selection: Selection) -> None:
         """All nodes of the selection that can be done now; those that are left stay in `queue`."""
         count = len(selection.begun) + len(selection.free)
         self._allowed = allowed_failures(self.pace.max_failed, count)

@@ -73,7 +73,7 @@ def upgrade_slurm(directory: ClusterDir, wanted: Wanted, base: RunRequest, opera
     again = f"upgrade slurm --to {wanted.release}"
     upgrade = _Upgrade(flow, directory.cluster(), wanted, again=again)
     with flow.reporting(), flow.lock():
-        upgrade.run()
+        upgrade.upgrade_all()
     return flow.report
 
 
@@ -132,7 +132,7 @@ def _query(
 class _Upgrade(NodePass):
     wanted: Wanted
 
-    def run(self) -> None:
+    def upgrade_all(self) -> None:
         """All phases that are left."""
         self.flow.survey(self.cluster, slurm=False)
         plan, record, slurm = _query(self.flow.directory, self.cluster, self.wanted, self.flow.base)
@@ -417,7 +417,7 @@ class _Upgrade(NodePass):
         return tuple(node for node in self.cluster.nodes if node.name in wanted)
 
     def _run(self, names: Iterable[str], *playbooks: str, **extra: object) -> RunOutcome:
-        return self.flow.run(self.cluster, playbooks, names, **extra)
+        return self.flow.run_playbooks(self.cluster, playbooks, names, **extra)
 
 
 def _settings(plan: Plan) -> dict[str, object]:

@@ -71,7 +71,7 @@ def try_out(flow: Flow, cluster: Cluster, nodes: tuple[Node, ...]) -> None:
 def validate(flow: Flow, cluster: Cluster, names: Iterable[str], *before: str, **extra: object) -> Validation:
     """The quick validation of nodes, after the playbooks `before` in the same run; nothing is saved."""
     started = datetime.now().astimezone()
-    outcome = flow.run(cluster, (*before, f"validate/{SUITE}"), names, **extra)
+    outcome = flow.run_playbooks(cluster, (*before, f"validate/{SUITE}"), names, **extra)
     return examine(outcome, cluster, (SUITE,), started)
 
 

@@ -89,7 +89,7 @@ def reboot(directory: ClusterDir, options: RebootOptions, base: RunRequest, oper
     refuse_services(nodes)
     flow = Flow(directory, base, operator, Report("node reboot", tuple(node.name for node in nodes)))
     with flow.reporting():
-        _Reboot(flow, cluster, nodes, options).run()
+        _Reboot(flow, cluster, nodes, options).reboot_all()
     return flow.report
 
 
@@ -150,7 +150,7 @@ class _Reboot(NodePass):
     tried: dict[str, StoppedError] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
 
-    def run(self) -> None:
+    def reboot_all(self) -> None:
         """Reboot login nodes one after the other, then compute nodes as their jobs end."""
         compute = [node.name for node in self.nodes if Role.COMPUTE in node.roles]
         others = [node.name for node in self.nodes if node.name not in compute]
@@ -243,7 +243,7 @@ class _Reboot(NodePass):
     def _reboot_hosts(self, names: list[str], **extra: object) -> RunOutcome:
         self.flow.operator.info(f"reboot {fold(names)}")
         variables = {"deepops_drain_reason": encode_reason(self._reason), "deepops_reboot_timeout": BOOT_S}
-        return self.flow.run(self.cluster, (PLAYBOOK,), names, **variables, **extra)
+        return self.flow.run_playbooks(self.cluster, (PLAYBOOK,), names, **variables, **extra)
 
     def _admit(self, names: list[str]) -> None:
         """Validate nodes that are back; a later look at them says what became of them."""

@@ -73,7 +73,7 @@ PATIENCE_S = 8.0
 ASKPASS_SINCE = (8, 4)
 
 
-def run(request: RunRequest, on_event: Watch) -> RunOutcome:
+def run_playbooks(request: RunRequest, on_event: Watch) -> RunOutcome:
     """Run playbooks on a cluster under its lock; `on_event` gets every event as it happens."""
     _require_all(request)
     with cluster_lock(request.directory.runs, f"deepopsctl {request.command}"):
@@ -553,7 +553,7 @@ def _append(file: BinaryIO | None, line: str) -> None:
 def _line(event: HostResult) -> dict[str, object]:
     entry: dict[str, object] = {
         "host": event.host, "play": event.play, "task": event.task, "component": event.component,
-        "status": str(event.status), "changed": event.changed, "elapsed_s": event.elapsed_s,
+        "status": str(event.status), "changed": event.changed, "elapsed_s": event.elapsed_s, "at": round(event.at, 3),
     }  # fmt: skip
     if event.message:
         entry["message"] = event.message

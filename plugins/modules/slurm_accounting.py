@@ -321,7 +321,7 @@ def main() -> None:
     params, sacctmgr = module.params, new_sacctmgr(module)
     wanted = slurm_accounting.desired_state(params["accounts"], params["users"], params["policy"])
     # before the first deploy there is nothing to ask
-    bare = module.check_mode and (not shutil.which("sacctmgr") or not sacctmgr.run("show", "cluster").ok)
+    bare = module.check_mode and (not shutil.which("sacctmgr") or not sacctmgr.call("show", "cluster").ok)
     with node_errors.fail_on_error(module.fail_json):
         noted = write_names(module)
         if bare and os.path.exists(OWNED):

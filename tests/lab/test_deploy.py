@@ -35,6 +35,12 @@ def cost(summary: dict[str, Any]) -> dict[str, int]:
     return {host: counts["ok"] for host, counts in summary["hosts"].items()}
 
 
+def calls(cluster: LabCluster) -> dict[str, int]:
+    """Commands that ran under sudo until now, by node: every call of Ansible's, and every question without it."""
+    counted = "journalctl --quiet _COMM=sudo | grep -c COMMAND="
+    return {node: int(cluster.root(node, counted)) for node in ("ctl1", "gpu01", "gpu02")}
+
+
 @pytest.fixture(scope="module", params=["debian12", pytest.param("debian13", marks=pytest.mark.shared_cluster)])
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
     """A fresh lab of one controller and two nodes with two simulated GPUs, nothing deployed; or the shared cluster."""
@@ -66,6 +72,19 @@ def test_an_unchanged_cluster_is_left_alone(cluster: LabCluster) -> None:
 
     assert set(cluster.changed(summary).values()) == {0}
     assert cost(summary) == BUDGET["unchanged_deploy"]
+
+
+@pytest.mark.every_change
+@pytest.mark.parametrize("command", BUDGET["calls"])
+def test_what_was_asked_before_is_one_call_to_a_node(cluster: LabCluster, command: str) -> None:
+    words = [command, "slurm"] if command in ("deploy", "plan") else [command]
+    # Ansible works out what there is to ask, where it has not done so yet
+    cluster.deepopsctl(*words)
+    before = calls(cluster)
+
+    cluster.deepopsctl(*words)
+
+    assert {node: count - before[node] for node, count in calls(cluster).items()} == BUDGET["calls"][command]
 
 
 @pytest.mark.release("debian12")

@@ -103,6 +103,24 @@ def test_names_are_plain_words(directory: str) -> None:
     assert {path: names for path, names in faults.items() if names} == {}
 
 
+def test_functions_have_names_that_say_what_they_do() -> None:
+    """Also to grep: `verify_mpi` is in one place. Ansible calls an action's `run`; the one of commands runs any."""
+    paths = [
+        path
+        for directory in ("deepopsctl", "plugins", "scripts", "benchmarks")
+        for path in (ROOT / directory).rglob("*")
+    ]
+    empty = {
+        str(path.relative_to(ROOT))
+        for path in paths
+        if is_python(path) and re.search(r"^ *(async )?def (run|do|go)\(", path.read_text("utf-8"), re.MULTILINE)
+    }
+
+    assert {path for path in empty if not path.startswith("plugins/action/")} == {
+        "plugins/module_utils/node/command.py"
+    }
+
+
 def keys_in(node: object) -> Iterator[str]:
     if isinstance(node, list):
         for item in node:

@@ -68,14 +68,17 @@ class Tables:
         self.before = {name: self.text(name) for name in FILES}
 
     def text(self, name: str) -> str:
+        """A table as its file has it."""
         return "".join(f"{':'.join(fields)}\n" for fields in self.lines[name])
 
     def add(self, name: str, *fields: str) -> None:
+        """Add a row whose first field is its key; lines that are there stay as they are."""
         row = list(fields)
         self.lines[name].append(row)
         self.index[name][row[0]] = row
 
     def changed(self) -> list[str]:
+        """The names of the tables that differ from their files."""
         return [name for name in FILES if self.text(name) != self.before[name]]
 
     def write(self) -> None:

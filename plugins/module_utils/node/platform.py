@@ -186,6 +186,7 @@ def own_addresses(name: str) -> Sequence[str]:
 
 
 def is_loopback(address: str) -> bool:
+    """Whether an address, IPv4 or IPv6, leads to the node itself."""
     return address.startswith("127.") or address == "::1"
 
 

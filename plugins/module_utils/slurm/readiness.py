@@ -69,7 +69,7 @@ class NodeState(NamedTuple):
         return f"slurmctld has it as {self.state}{(f' ({self.reason})' if self.reason else '')}"
 
 
-def run(argv: Sequence[str], text: str = "", seconds: float = ANSWER_S) -> tuple[int, str]:
+def run_merged(argv: Sequence[str], text: str = "", seconds: float = ANSWER_S) -> tuple[int, str]:
     """(exit status, combined output) of one of munge's or systemd's commands."""
     result = node_command.run_merged(argv, seconds, text)
     return result.status, result.message
@@ -136,7 +136,7 @@ def version_sentence(daemon: str, running: str, installed: str, replaced: bool) 
 
 def credential() -> str:
     """For the nodes to decode. Made as the user `nobody`, for root only: Slurm takes nothing that `nobody` signed."""
-    status, output = run(["runuser", "-u", "nobody", "--", "munge", "--no-input", "--restrict-uid=0"])
+    status, output = run_merged(["runuser", "-u", "nobody", "--", "munge", "--no-input", "--restrict-uid=0"])
     return output if status == 0 else ""
 
 

@@ -33,6 +33,7 @@ class Observation:
         self.nodes: dict[str, slurm_readiness.NodeState] = {}
 
     def add_problem(self, where: str, sentence: str) -> None:
+        """Add a sentence about a daemon or a host, unless it is empty."""
         if sentence:
             self.problems.append(f"{where}: {sentence}")
 

@@ -102,25 +102,30 @@ class MountRun(node_step.Step):
             self.save_owned()
 
     def disown(self, path: str) -> None:
+        """Remove a managed file and forget it."""
         node_files.remove(self.noted, path)
         if path in self.owned["files"] and not self.dry:
             self.owned["files"].remove(path)
             self.save_owned()
 
     def defer(self, name: str, reason: str) -> None:
+        """Leave a mount as it is for now, with a warning that says why."""
         self.deferred[name] = reason
         self.module.warn(f"storage {name} stays as it is: {reason}; the next deploy without that changes it")
 
 
 def file_of(unit: str) -> str:
+    """The path of a unit's file."""
     return os.path.join(mount_table.UNIT_DIRECTORY, unit)
 
 
 def automount_of(unit: str) -> str:
+    """The automount unit of a mount unit."""
     return unit[: -len(".mount")] + ".automount"
 
 
 def text_of(path: str) -> str | None:
+    """A file's text; None where there is none."""
     content = node_files.read(path)
     return None if content is None else content.decode("utf-8", "replace")
 
@@ -346,6 +351,7 @@ def is_there_for_its_owner(keys: Sequence[str]) -> bool:
 
 
 def undo_mount(mount: Mapping[str, Any], unit: str, keys: Sequence[str]) -> None:
+    """Unmount what hides the keys of the user that deploys, and disable its unit. Always raises HintedError."""
     systemctl("disable", "--now", "--quiet", unit)
     systemctl("stop", mount["unit"])
     message = f"storage {mount['name']} would hide {keys[1]}, and no user could log in here any more"

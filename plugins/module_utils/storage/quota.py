@@ -219,6 +219,7 @@ class Export:
 
     @property
     def key(self) -> str:
+        """How read_limited() and write_limited() name this export: its mount point and kind."""
         return f"{self.where.point} {self.kind}"
 
 
@@ -232,6 +233,7 @@ def read_limited(host: Host) -> dict[str, list[int]]:
 
 
 def write_limited(host: Host, limited: Mapping[str, Sequence[int]]) -> None:
+    """Save which ids have limits by this call, for the next one to take back."""
     node_record.write_atomically(host.limited_path, json.dumps(limited, sort_keys=True).encode())
 
 
@@ -278,6 +280,7 @@ def enforce(export: Export, host: Host, noted: node_changes.Noted) -> None:
 
 
 def set_grace(export: Export, noted: node_changes.Noted) -> None:
+    """Set how long a soft limit may be exceeded, in seconds, for space and for files; only where it differs."""
     seconds = export.wanted["grace"]
     if tuple(export.state.grace) == (seconds, seconds):
         return
@@ -315,6 +318,7 @@ def set_limits(
 
 
 def limits_text(limits: Sequence[int]) -> str:
+    """Limits in words. `limits` are (soft KiB, hard KiB, soft files, hard files), where 0 is none."""
     soft, hard, files_soft, files = limits
     parts = [f"{name} {kib} KiB" for name, kib in (("soft", soft), ("space", hard)) if kib]
     parts += [f"{name} {count}" for name, count in (("files soft", files_soft), ("files", files)) if count]

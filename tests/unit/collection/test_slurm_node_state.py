@@ -148,10 +148,10 @@ def test_a_node_whose_validation_was_cut_off_is_validated_before_it_reboots() ->
 def test_no_reboot_is_asked_for_that_slurm_would_take_for_a_failure(
     monkeypatch: pytest.MonkeyPatch, config: str
 ) -> None:
-    monkeypatch.setattr(service, "run", lambda _argv: "RebootProgram = /sbin/reboot\nResumeTimeout = 900 sec")
+    monkeypatch.setattr(service, "ask_patiently", lambda _argv: "RebootProgram = /sbin/reboot\nResumeTimeout = 900 sec")
     service.require_reboot_settings()
 
-    monkeypatch.setattr(service, "run", lambda _argv: config)
+    monkeypatch.setattr(service, "ask_patiently", lambda _argv: config)
     with pytest.raises(service.RefusedError):
         service.require_reboot_settings()
 

@@ -33,7 +33,7 @@ def playing(monkeypatch: pytest.MonkeyPatch, outcome: RunOutcome) -> list[str]:
         played.extend(playbooks)
         return outcome
 
-    monkeypatch.setattr(Flow, "run", play)
+    monkeypatch.setattr(Flow, "run_playbooks", play)
     return played
 
 
@@ -73,7 +73,7 @@ def test_a_set_that_one_host_could_not_fetch_keeps_no_deploy_away(
     monkeypatch.setattr(Flow, "survey", lambda *_, **__: SlurmState())
 
     with pytest.raises(StoppedError, match="nothing was restored"):
-        restore._Restore(flow(cluster_dir(tmp_path)), CLUSTER, restore.Restore()).run()
+        restore._Restore(flow(cluster_dir(tmp_path)), CLUSTER, restore.Restore()).restore_all()
 
     assert played == [restore.FETCH, restore.FORGET]
 

@@ -7,8 +7,8 @@ import pytest
 from deepopsctl.run import fan_out
 
 
-def call(node: str, script: str, timeout_s: float = 30, **fields: float) -> fan_out.Call:
-    return fan_out.Call(node, ["sh", "-c", script], b"input\n", timeout_s, **fields)  # type: ignore[arg-type]
+def call(node: str, script: str, timeout_s: float = 30, begin_s: float = 0) -> fan_out.Call:
+    return fan_out.Call(node, ["sh", "-c", script], b"input\n", timeout_s, begin_s=begin_s)
 
 
 def test_an_answer_has_the_time_of_the_question() -> None:

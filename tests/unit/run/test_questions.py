@@ -38,7 +38,8 @@ from deepopsctl.run.questions import (
     nodes_left,
 )
 from deepopsctl.run.request import IMPATIENT_SSH, RunRequest
-from deepopsctl.run.runner import QUESTIONS
+from deepopsctl.run.runner import QUESTIONS, _Run
+from deepopsctl.run.workspace import RunDir
 
 SPEC = """\
 schema: 1
@@ -95,7 +96,7 @@ def test_what_ansible_asked_is_asked_again_with_the_digest_of_this_run(directory
 @pytest.mark.parametrize(
     "fields",
     [
-        {"full": True}, {"tags": "slurm"}, {"verbosity": 3}, {"ssh_password": "x"}, {"become_password": ""},
+        {"full": True}, {"tags": "slurm"}, {"verbosity": 3}, {"ssh_password": "x"},
         {"limit": "slurm_compute"}, {"limit": "gpu*"}, {"inventory": "all: {}"},
         {"user_vars": ({"ansible_port": 2222},)}, {"more": ("validate/smoke",)},
     ],
@@ -158,7 +159,7 @@ def test_the_playbooks_of_questions_ask_by_the_modules_that_answer() -> None:
     (play,) = yaml.safe_load(playbook(DOCTOR_PLAYBOOK).read_text(encoding="utf-8"))
     (task,) = play["tasks"]
     assert task["deepopsctl.cluster.node_program"]["name"] == DOCTOR
-    # a report calls it the same, whoever asked
+    # a report calls it the same on both ways
     assert QUESTIONS[DOCTOR_PLAYBOOK] == (play["name"], task["name"])
     assert task["timeout"] == asking.GATE_S
 
@@ -242,6 +243,13 @@ def test_the_doctor_asks_what_its_playbook_asked(directory: ClusterDir, memory: 
     assert known(request, directory.cluster(), memory) == {
         node: [Question(DOCTOR, examined)] for node in ("ctl1", "gpu01")
     }
+
+
+def test_a_run_has_a_digest_for_each_question_that_it_keeps(directory: ClusterDir, tmp_path: Path) -> None:
+    """Without one, nothing would ever be asked again."""
+    run = _Run(RunRequest(directory, STATUS), RunDir(tmp_path), lambda _: None, tmp_path / "lock")
+
+    assert run._digests().keys() >= {INFO, DOCTOR}
 
 
 def test_a_wait_asks_the_first_controller_alone_whatever_was_asked_before(directory: ClusterDir) -> None:

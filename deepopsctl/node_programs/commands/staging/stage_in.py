@@ -43,7 +43,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _stage(source: str, target: str, *, copy: bool) -> None:
     os.stat(source)
-    status = job.run(command_for(source, target, copy=copy))
+    status = job.run_tool(command_for(source, target, copy=copy))
     if status:
         raise StagingError(f"{source}: not complete (exit status {status})")
 

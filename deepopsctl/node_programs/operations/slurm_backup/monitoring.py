@@ -143,7 +143,7 @@ def require_whole(path: str) -> None:
 
 
 def examine(directory: str) -> Result:
-    """Read a set with Prometheus's own tool and SQLite, as nobody, who may enter its parents; how much there is."""
+    """Read a set with Prometheus's own tool and SQLite, without rights (its parents may be entered): what it has."""
     with open(os.path.join(directory, MANIFEST), encoding="utf-8") as stream:
         saved = json.load(stream)["monitoring"]
     blocks = os.path.join(directory, BLOCKS)

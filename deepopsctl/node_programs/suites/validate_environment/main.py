@@ -14,6 +14,7 @@ from ..._slurm_jobs.snapshot import read_snapshot
 from . import (
     charged,
     directory,
+    directory_bind,
     examples,
     guides,
     identities,
@@ -102,6 +103,7 @@ def conflicts(request: Request) -> Result:
 QUESTIONS: dict[str, Callable[[Request], Result]] = {
     "conflicts": conflicts,
     "before_directory": lambda request: {"conflicts": directory.before(request["directory"])},
+    "bind": lambda request: {"refusal": directory_bind.refusal(request["directory"], request["password"])},
     "members": lambda request: directory.members(request["groups"]),
     "own_keys": lambda request: {"without_keys": [name for name in request["users"] if not own_keys.has_key(name)]},
 }

@@ -58,7 +58,7 @@ class Node:
         seen: dict[str, Seen] = {}
         for entry in entries:
             mount_check = _EntryChecks(self, entry)
-            usable = mount_check.run()
+            usable = mount_check.verify()
             if usable is not None:
                 seen[entry.name] = usable
             checks += mount_check.checks
@@ -88,7 +88,7 @@ class _EntryChecks:
     ) -> None:
         self.checks.append(check(name, self.target, status, measured, expected, message=message))
 
-    def run(self) -> Seen | None:
+    def verify(self) -> Seen | None:
         """The entry's checks; None where trials can't run, or would fill another file system."""
         entry = self.entry
         if entry.only_quota:

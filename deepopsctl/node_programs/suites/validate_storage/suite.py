@@ -160,7 +160,7 @@ def _remove_directory(context: TrialContext) -> None:
     if not context.directory:
         return
     nodes = context.nodes[:1] if context.entry.shared else context.nodes
-    for node, result in context.do(
+    for node, result in context.order_on(
         "remove", nodes, 2 * context.bounds.answer_s, directories=[context.directory]
     ).items():
         if result.get("left") or "error" in result:

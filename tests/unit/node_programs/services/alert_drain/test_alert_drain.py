@@ -241,7 +241,7 @@ class TestTheProgram:
         # the first round is the last
         monkeypatch.setattr(rounds.stop, "wait", lambda _seconds: rounds.stop.set())
 
-        rounds.run()
+        rounds.drain_until_stopped()
 
         assert str(tmp_path / "gone") in rounds.reported["metrics"]
 

@@ -165,7 +165,7 @@ def test_a_node_that_hangs_costs_its_limit_is_named_once_and_stops_no_other(pool
     hangs = where.order("read", ["n2"], 1.0, path=str(tmp_path / "hangs"))
     works = where.order("read", ["n1", "n3"], path=str(tmp_path / "x"))
     first = {node: answer for answers in where.ask(hangs, works) for node, answer in answers.items() if node != "n2"}
-    second = where.do("base", [node for node in NODES if node in where.nodes], path=str(tmp_path), wanted="")
+    second = where.order_on("base", [node for node in NODES if node in where.nodes], path=str(tmp_path), wanted="")
 
     assert set(first) == set(second) == {"n1", "n3"}
     assert [check["target"] for check in where.checks] == ["n2/data"]
