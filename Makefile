@@ -84,7 +84,7 @@ lint: venv ## ruff, codespell, shellcheck, import-linter and ansible-lint
 	$(BIN)/codespell -D - -D .codespell-words.txt $(WORDS)
 	$(BIN)/shellcheck $(SHELL_SCRIPTS)
 	$(BIN)/lint-imports
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/ansible-lint --offline
+	PATH="$(CURDIR)/$(BIN):$$PATH" scripts/lint-ansible --offline
 
 sanity: venv ## Ansible's own checks of the collection (ansible-test)
 	PATH="$(CURDIR)/$(BIN):$$PATH" scripts/ansible-sanity
@@ -124,9 +124,10 @@ test-vm: venv box ## Tests on virtual machines: two to three hours; STAGES="depl
 test-vm-down: venv ## Remove what test-vm KEEP=1 kept
 	@scripts/test-vm $(OS) down
 
-bench: tools venv ## Deploy times against a bare parallel-ssh floor, and the time of node add
+bench: tools venv ## Deploy times against a bare parallel-ssh floor, the time of node add, and questions to 1,000 played nodes
 	$(BIN)/python -m benchmarks.deploy
 	$(BIN)/python -m benchmarks.node_add
+	$(BIN)/python -m benchmarks.played_nodes
 
 bench-monitoring: tools venv ## What monitoring costs a compute node, and a Prometheus of 1,000 simulated nodes
 	$(BIN)/python -m benchmarks.monitoring_node

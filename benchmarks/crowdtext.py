@@ -80,7 +80,7 @@ class Nodes:
         self._hardware = "".join(_hardware(cpus))
         self._gpus = [match for line in GPUS.read_text().splitlines() if (match := _GPU.match(line))]
         self._directory = tempfile.TemporaryDirectory(prefix="deepopsctl-bench-text-")
-        # this host's own text files are nobody's business here; elsewhere nobody may ask
+        # this host's own text files are left out here; elsewhere no one may ask
         own = (f"--collector.textfile.directory={self._directory.name}", f"--web.listen-address=127.0.0.1:{port}")
         argv = ["prometheus-node-exporter", *own, *_collectors(details)]
         self._process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

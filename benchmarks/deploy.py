@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.sizes import DEEPOPSCTL, LAB, parser, print_table, run
+from benchmarks.sizes import DEEPOPSCTL, LAB, output_of, parser, print_table
 
 # what the roles write, as tar members; the floor writes the same bytes
 FILES = {
@@ -78,24 +78,26 @@ class Nodes:
     """A fresh lab with a cluster directory, reachable by key."""
 
     def __init__(self, size: int, system: str, directory: Path) -> None:
-        run(DEEPOPSCTL, "lab", "down", "--name", LAB)
-        lab = json.loads(run(DEEPOPSCTL, "lab", "up", "--name", LAB, "--compute", str(size), "--os", system, "--json"))
+        output_of(DEEPOPSCTL, "lab", "down", "--name", LAB)
+        lab = json.loads(
+            output_of(DEEPOPSCTL, "lab", "up", "--name", LAB, "--compute", str(size), "--os", system, "--json")
+        )
         self.addresses = {node["name"]: node["address"] for node in lab["nodes"]}
         self.controller = next(node["name"] for node in lab["nodes"] if "controller" in node["roles"])
         self.directory = directory / f"cluster-{time.monotonic_ns()}"
-        run(DEEPOPSCTL, "init", str(self.directory), "--from", lab["node_list"])
-        run(DEEPOPSCTL, "-C", str(self.directory), "ssh", "setup", "--password-file", lab["password_file"])
+        output_of(DEEPOPSCTL, "init", str(self.directory), "--from", lab["node_list"])
+        output_of(DEEPOPSCTL, "-C", str(self.directory), "ssh", "setup", "--password-file", lab["password_file"])
 
     def deploy(self, *options: str) -> None:
         """The command that is measured."""
-        run(DEEPOPSCTL, "-C", str(self.directory), "deploy", "slurm", *options)
+        output_of(DEEPOPSCTL, "-C", str(self.directory), "deploy", "slurm", *options)
 
     def ssh(self, name: str, script: str) -> None:
         """Run a script as root on one node: one connection."""
         key = f"-i{self.directory}/ssh/id_ed25519"
         known = f"-oUserKnownHostsFile={self.directory}/known_hosts"
         target = f"ubuntu@{self.addresses[name]}"
-        run("ssh", key, known, "-oBatchMode=yes", target, "sudo sh -s", text=script)
+        output_of("ssh", key, known, "-oBatchMode=yes", target, "sudo sh -s", text=script)
 
     def everywhere(self, names: list[str], script: Callable[[str], str]) -> None:
         """Run on many nodes at once."""
@@ -112,9 +114,9 @@ def save_written_files(nodes: Nodes, directory: Path) -> None:
     for name in nodes.addresses:
         container = f"{LAB}-{name}"
         script = f"cd /; tar -cpf /tmp/files.tar {FILES[nodes.role(name)]}; grep -A9999 '# BEGIN deepopsctl' /etc/hosts"
-        (directory / f"{name}.hosts").write_text(run("podman", "exec", container, "sh", "-c", script))
-        run("podman", "cp", f"{container}:/tmp/files.tar", str(directory / f"{name}.tar"))
-    conf = run("podman", "exec", f"{LAB}-{nodes.controller}", "cat", "/etc/slurm/slurmdbd.conf")
+        (directory / f"{name}.hosts").write_text(output_of("podman", "exec", container, "sh", "-c", script))
+        output_of("podman", "cp", f"{container}:/tmp/files.tar", str(directory / f"{name}.tar"))
+    conf = output_of("podman", "exec", f"{LAB}-{nodes.controller}", "cat", "/etc/slurm/slurmdbd.conf")
     password = next(line.partition("=")[2] for line in conf.splitlines() if line.startswith("StoragePass="))
     (directory / "password").write_text(f"PASSWORD='{password}'\n")
 
@@ -122,9 +124,9 @@ def save_written_files(nodes: Nodes, directory: Path) -> None:
 def copy_files(nodes: Nodes, directory: Path) -> None:
     """Put the files where the floor's script finds them (not timed: a site would have them on a share)."""
     for name in nodes.addresses:
-        run("podman", "cp", str(directory / f"{name}.tar"), f"{LAB}-{name}:/tmp/files.tar")
-        run("podman", "cp", str(directory / f"{name}.hosts"), f"{LAB}-{name}:/tmp/hosts.block")
-    run("podman", "cp", str(directory / "password"), f"{LAB}-{nodes.controller}:/tmp/password")
+        output_of("podman", "cp", str(directory / f"{name}.tar"), f"{LAB}-{name}:/tmp/files.tar")
+        output_of("podman", "cp", str(directory / f"{name}.hosts"), f"{LAB}-{name}:/tmp/hosts.block")
+    output_of("podman", "cp", str(directory / "password"), f"{LAB}-{nodes.controller}:/tmp/password")
 
 
 def parallel_ssh_time(nodes: Nodes) -> None:

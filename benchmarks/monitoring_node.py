@@ -21,7 +21,7 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.sizes import DEEPOPSCTL, LAB, run
+from benchmarks.sizes import DEEPOPSCTL, LAB, output_of
 
 # what the issue allows: a part of one core, and bytes
 MOST_CORES, MOST_BYTES = 0.01, 100_000_000
@@ -72,7 +72,7 @@ class Unit:
 def measure_processes(container: str) -> dict[str, dict[str, float]]:
     """What the node's units have used so far."""
     usage: dict[str, dict[str, float]] = json.loads(
-        run("podman", "exec", container, "python3", "-c", MEASURE, *PATTERNS)
+        output_of("podman", "exec", container, "python3", "-c", MEASURE, *PATTERNS)
     )
     return usage
 
@@ -94,20 +94,20 @@ def measure(container: str, minutes: float) -> list[Unit]:
 def deployed(system: str, parent: Path) -> str:
     """A fresh lab with monitoring, its GPUs among what is watched, and two jobs on its compute node; its container."""
     words = ("--name", LAB, "--compute", "1", "--gpus", "h100:4", "--monitoring", "--os", system, "--json")
-    lab = json.loads(run(DEEPOPSCTL, "lab", "up", *words))
+    lab = json.loads(output_of(DEEPOPSCTL, "lab", "up", *words))
     directory = parent / "cluster"
-    run(DEEPOPSCTL, "init", str(directory), "--from", lab["node_list"])
+    output_of(DEEPOPSCTL, "init", str(directory), "--from", lab["node_list"])
     settings = directory / "inventory" / "group_vars" / "all" / "settings.yml"
     # a lab's GPUs are simulated, and not watched unless it is asked for
     text = settings.read_text(encoding="utf-8")
     settings.write_text(
         text.replace("monitoring_gpu_exporter: none", "monitoring_gpu_exporter: auto"), encoding="utf-8"
     )
-    run(DEEPOPSCTL, "-C", str(directory), "ssh", "setup", "--password-file", lab["password_file"])
-    run(DEEPOPSCTL, "-C", str(directory), "deploy")
+    output_of(DEEPOPSCTL, "-C", str(directory), "ssh", "setup", "--password-file", lab["password_file"])
+    output_of(DEEPOPSCTL, "-C", str(directory), "deploy")
     names = {role: node["name"] for node in lab["nodes"] for role in node["roles"]}
     job = "sbatch --wrap 'while :; do :; done' && sbatch --mem=200M --wrap 'sleep 3600'"
-    run("podman", "exec", f"{LAB}-{names['controller']}", "su", "-", "ubuntu", "-c", job)
+    output_of("podman", "exec", f"{LAB}-{names['controller']}", "su", "-", "ubuntu", "-c", job)
     container = f"{LAB}-{names['compute']}"
     occupy(container, parent)
     return container
@@ -120,7 +120,7 @@ def occupy(container: str, directory: Path) -> None:
     library = base64.b64encode(made.read_bytes()).decode()
     lines = "systemd-run --quiet sh -c 'while :; do logger -t bench one line a second; sleep 1; done'"
     again = "ldconfig && systemctl restart deepops-gpumetrics.service"
-    run("podman", "exec", container, "sh", "-c", f"echo {library} | base64 -d >{LIBRARY} && {again} && {lines}")
+    output_of("podman", "exec", container, "sh", "-c", f"echo {library} | base64 -d >{LIBRARY} && {again} && {lines}")
     time.sleep(SETTLES_S)
 
 
@@ -155,7 +155,7 @@ def main() -> None:
             options.json.write_text(json.dumps([asdict(unit) for unit in [*units, total]], indent=2) + "\n")
     finally:
         if not options.lab:
-            run(DEEPOPSCTL, "lab", "down", "--name", LAB)
+            output_of(DEEPOPSCTL, "lab", "down", "--name", LAB)
         shutil.rmtree(directory)
 
 

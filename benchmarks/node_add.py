@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.deploy import Nodes
-from benchmarks.sizes import DEEPOPSCTL, LAB, parser, print_table, run
+from benchmarks.sizes import DEEPOPSCTL, LAB, output_of, parser, print_table
 
 
 @dataclass(frozen=True)
@@ -31,14 +31,16 @@ class Result:
 
 def lab_up(size: int, system: str) -> dict[str, str]:
     """Grow the lab to this many compute nodes; return the addresses of all."""
-    lab = json.loads(run(DEEPOPSCTL, "lab", "up", "--name", LAB, "--compute", str(size), "--os", system, "--json"))
+    lab = json.loads(
+        output_of(DEEPOPSCTL, "lab", "up", "--name", LAB, "--compute", str(size), "--os", system, "--json")
+    )
     return {node["name"]: node["address"] for node in lab["nodes"]}
 
 
 def add(nodes: Nodes, name: str, address: str, password: str) -> dict[str, dict[str, dict[str, int]]]:
     """The command that is measured; its JSON object."""
     words = ("node", "add", f"{name}={address}", "--password-file", password, "--json")
-    phases: dict[str, dict[str, dict[str, int]]] = json.loads(run(DEEPOPSCTL, "-C", str(nodes.directory), *words))
+    phases: dict[str, dict[str, dict[str, int]]] = json.loads(output_of(DEEPOPSCTL, "-C", str(nodes.directory), *words))
     return phases
 
 
@@ -48,7 +50,7 @@ def measure(size: int, times: int, system: str, directory: Path) -> Result:
     nodes.deploy()
     # all of them first: a lab that grows checks every node it has
     addresses = lab_up(size + times, system)
-    lab = json.loads(run(DEEPOPSCTL, "lab", "status", "--name", LAB, "--json"))["labs"][0]
+    lab = json.loads(output_of(DEEPOPSCTL, "lab", "status", "--name", LAB, "--json"))["labs"][0]
     seconds, report = [], {}
     for name in list(addresses)[-times:]:
         time.sleep(2)  # what the last command left running on the nodes ends

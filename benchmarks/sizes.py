@@ -22,7 +22,7 @@ LAB = os.environ.get("DEEPOPSCTL_BENCH_LAB", "bench")
 Result = TypeVar("Result", bound="DataclassInstance")
 
 
-def run(*argv: str, **options: str) -> str:
+def output_of(*argv: str, **options: str) -> str:
     """Run a command; its output, or the benchmark ends with it."""
     done = subprocess.run(list(argv), capture_output=True, text=True, input=options.get("text"), timeout=900)
     if done.returncode:
@@ -54,5 +54,5 @@ def print_table(
         if options.json:
             options.json.write_text(json.dumps([asdict(result) for result in results], indent=2) + "\n")
     finally:
-        run(DEEPOPSCTL, "lab", "down", "--name", LAB)
+        output_of(DEEPOPSCTL, "lab", "down", "--name", LAB)
         shutil.rmtree(directory)

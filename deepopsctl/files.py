@@ -50,7 +50,7 @@ def read_file(path: Path, limit: int = -1) -> bytes:
     An OSError for a named pipe or a device, at which a reader waits for ever. That of a shell's `<(command)` is fine.
     """
     with naming(path):
-        # without waiting for somebody who writes
+        # without waiting for a process that writes
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         with os.fdopen(handle, "rb") as stream:
             mode = os.fstat(handle).st_mode

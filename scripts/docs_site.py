@@ -1,4 +1,4 @@
-"""MkDocs hooks: links into the repository lead to its pages, and tables fit a narrow screen."""
+"""MkDocs hooks: links into the repository lead to its pages, if it is known, and tables fit a narrow screen."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ import posixpath
 import re
 from typing import Any
 
-_LINK = re.compile(r"\]\((?P<target>(?:\.\./)+[^)#\s]*)")
+_LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<target>(?:\.\./)+[^)#\s]*)(?P<anchor>[^)]*)\)")
 _TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
 _HEADER = re.compile(r"<th[^>]*>(.*?)</th>", re.DOTALL)
 _ROW = re.compile(r"<tr>.*?</tr>", re.DOTALL)
 
 
 def on_page_markdown(markdown: str, *, page: Any, config: Any, **_unused: Any) -> str:
-    """Replace each relative link that leaves docs/ by an address; MkDocs calls it once a page."""
+    """Replace each relative link that leaves docs/ by an address, or by its text; MkDocs calls it once a page."""
 
     def address(match: re.Match[str]) -> str:
         path = posixpath.normpath(posixpath.join("docs", posixpath.dirname(page.file.src_uri), match["target"]))
-        return match[0] if path.startswith("docs/") else f"]({config.repo_url}/blob/main/{path}"
+        if path.startswith("docs/"):
+            return match[0]
+        text = match["text"]
+        return f"[{text}]({config.repo_url}/blob/main/{path}{match['anchor']})" if config.repo_url else text
 
     return _LINK.sub(address, markdown)
 

@@ -23,10 +23,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".pytest_cache"
-# where the time goes, for whoever is asked to make it less
+# where the time goes, for those who want to make it less
 OPTIONS = ("--durations=40", "--durations-min=5")
-# a third of their weight
-LESS = 5
+# a tenth of their weight
+LESS = 10
 PAUSE_S = 0.2
 # a failed run names no more than these in its last 20 lines, each no longer
 MANY = 5
@@ -65,7 +65,7 @@ class Run(ABC):
         self.ended = 0.0
         # because another one failed
         self.stopped = False
-        # with what it has started and waited for: machines are not among that
+        # with what it has started and collected: machines are not among that
         self.cpu_s = 0.0
         self.faults: list[str] = []
         self.counts: Mapping[str, int] = {}
@@ -153,7 +153,7 @@ class Tests(Run):
         for what in ("lastfailed", "module_seconds"):
             (self._cache / what).unlink(missing_ok=True)
         pytest_argv = (sys.executable, "-u", "-m", "pytest", "-o", f"cache_dir={CACHE / name}")
-        # of thousands of tests nobody reads a line each
+        # a line for each of thousands of tests is too much to read
         verbose = () if at_once is never else ("-v",)
         super().__init__(name, *pytest_argv, *verbose, *OPTIONS, *arguments, at_once=at_once)
 
@@ -265,7 +265,7 @@ class Moment:
         self.time = time.monotonic()
         ticks = [int(word) for word in Path("/proc/stat").read_text(encoding="ascii").split()[1:9]]
         self.there = sum(ticks)
-        # 3 and 4 are idle, and idle while a disk was waited for
+        # 3 and 4 are idle, and idle while waiting for a disk
         self.busy = self.there - sum(ticks[3:5])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 import tempfile
 from collections import defaultdict
@@ -18,6 +19,11 @@ LONG_S = 10
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What needs no machines comes first."""
     items.sort(key=lambda item: not item.nodeid.startswith(WITHOUT_MACHINES))
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays to the end: that each search for garbage goes through it costs a tenth."""
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

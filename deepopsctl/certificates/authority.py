@@ -89,7 +89,7 @@ class Authority:
         return Identity(_pem(_signed(builder, self._key)), _key_text(key))
 
     def derived(self, purpose: str) -> Authority:
-        """Another authority, of a single purpose: it follows from this one, so it is no further secret."""
+        """Another authority, of a single purpose: it follows from this one, so it is not another secret."""
         key, own = self._derived_key(f"authority\n{purpose}"), self._certificate
         lasting = validity.Validity(own.not_valid_before_utc, own.not_valid_after_utc)
         return Authority(_self_signed("derived", key, lasting, _serial(own, purpose)))

@@ -4,5 +4,5 @@ from __future__ import annotations
 
 SUITES = ("smoke", "gpu", "storage", "environment", "monitoring")
 BURNIN = "burnin"
-# load or interrupt the cluster: only where they are named, never part of `all`
+# load or interrupt the cluster: only where they are listed, never part of `all`
 EXPLICIT = (BURNIN, "ha")

@@ -47,7 +47,7 @@ def run_and_report(request: RunRequest, hosts: tuple[str, ...] | None, *, verbos
 def run_watched(request: RunRequest, hosts: tuple[str, ...] | None, *, verbosity: int) -> RunOutcome:
     """Say what will run on how many nodes, run it, and show it as it continues."""
     from deepopsctl.cli.variables import names_in
-    from deepopsctl.run.runner import run
+    from deepopsctl.run.runner import run_playbooks
 
     if request.deploys or request.command == "doctor":
         names = [name for mine in request.user_vars for name in names_in(mine)]
@@ -57,4 +57,4 @@ def run_watched(request: RunRequest, hosts: tuple[str, ...] | None, *, verbosity
             show_warning(problem)
     info(first_line(request, hosts))
     with show_progress(len(hosts) if hosts is not None else None, verbosity) as watch:
-        return run(request, watch)
+        return run_playbooks(request, watch)

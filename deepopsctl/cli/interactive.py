@@ -67,12 +67,12 @@ class Console:
         if not sys.stdin.isatty():
             raise click.UsageError(f"{question} there is no terminal to ask on: give {option}")
 
-    def run(self, request: RunRequest, hosts: tuple[str, ...]) -> RunOutcome:
+    def perform(self, request: RunRequest, hosts: tuple[str, ...]) -> RunOutcome:
         """Run with progress; failures are shown at once."""
-        from deepopsctl.run.runner import run
+        from deepopsctl.run.runner import run_playbooks
 
         with show_progress(len(hosts), self.verbosity) as watch:
-            outcome = run(request, watch)
+            outcome = run_playbooks(request, watch)
         for line in failure_lines(outcome.summary.failures):
             info(line)
         return outcome

@@ -137,10 +137,10 @@ def cli(ctx: click.Context, directory: Path, content: Path | None, verbose: int)
 
 def main() -> None:
     """Entry point of the `deepopsctl` script."""
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(run_command_line(sys.argv[1:]))
 
 
-def run(arguments: list[str]) -> int:
+def run_command_line(arguments: list[str]) -> int:
     """Run the command line and return the exit code; nothing escapes as a traceback below -vv."""
     from deepopsctl.errors import DeepOpsError, ExitCode
 

@@ -97,7 +97,7 @@ def show(text: str) -> None:
 
 
 def discard(stream: TextIO) -> None:
-    """Send what else is written to a stream that nobody reads any more to /dev/null."""
+    """Send what else is written to a stream that is not read any more to /dev/null."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 

@@ -45,7 +45,7 @@ def misspelt_values(cluster: Cluster) -> Iterator[Problem]:
 
 
 def shared_login_home(cluster: Cluster) -> Iterator[Problem]:
-    """Storage that would hold the usual home of the user that deploys: whoever writes there is root on every node."""
+    """Storage that would hold the usual home of the user that deploys: users who write there are root on every node."""
     user = cluster.access.user or "the user that deploys"
     home = PurePosixPath("/home", cluster.access.user or "USER")
     for mount in cluster.storage:

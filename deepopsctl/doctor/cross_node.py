@@ -50,7 +50,7 @@ def addresses(nodes: Nodes, _: Declared) -> Iterator[Check]:
         elif not node.addresses:
             yield skipped("addresses", node.name, "the node reports none")
         else:
-            yield passed("addresses", node.name, "nobody else's")
+            yield passed("addresses", node.name, "no other node's")
 
 
 def names(nodes: Nodes, declared: Declared) -> Iterator[Check]:

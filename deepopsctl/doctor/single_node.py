@@ -105,7 +105,7 @@ def system(node: NodeFacts, _: Declared) -> Check:
 
 
 def login_keys(node: NodeFacts, _: Declared) -> Check:
-    """Nobody else can add a key, or anything that a login runs."""
+    """No other user can add a key, or anything that a login runs."""
     user, home, keys = (node.login[word] for word in ("user", "networked", "keys"))
     if not keys:
         text = "root's keys are root's" if user == "root" and node.root else "only root can see it"
@@ -276,7 +276,7 @@ def plugins(node: NodeFacts, _: Declared) -> Check | None:
 
 
 def storage_rights(node: NodeFacts, _: Declared) -> Check:
-    """What other nodes write there gives nobody rights here."""
+    """What other nodes write there gives no user rights here."""
     if not node.storage:
         return passed("storage-rights", node.name, "nosuid and nodev, or nothing shared")
     words = [f"{each['path']} ({each['type']}{', exported' if each['served'] else ''})" for each in node.storage]

@@ -192,9 +192,9 @@ def listed(directory: Entry, answer: Entry) -> list[dict[str, object]]:
 
 
 def followed(directory: Entry, answer: Entry) -> list[str]:
-    """The Slurm accounts in which nobody else than members of a group may submit jobs.
+    """The Slurm accounts in which only members of a group may submit jobs.
 
-    Not those of a group that is unknown or has nobody in it: more often than not that is an answer of a directory
+    Not those of a group that is unknown or has no members: more often than not that is an answer of a directory
     that is half away, and would close the account of everybody.
     """
     full = {group["name"] for group in answer.get("groups", ()) if group["members"]}

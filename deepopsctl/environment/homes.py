@@ -21,7 +21,7 @@ class Homes:
 def made_in(mount: Mount, host: str, first_choice: Sequence[str]) -> str:
     """The path at which `host` makes directories in a file system; '' where another node does, or none.
 
-    A server of the cluster makes them in its own directory. Of what somebody else serves, the first of `first_choice`
+    A server of the cluster makes them in its own directory. On storage that others serve, the first of `first_choice`
     that mounts it does (without one, the first node), of what each node has for itself every node.
     """
     if mount.server:

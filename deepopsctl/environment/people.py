@@ -116,7 +116,7 @@ class _Reader(SectionReader):
 
     def _person(self, section: PersonSection, path: Path) -> Person:
         if not section.uid:
-            hint = "`deepopsctl people ids` writes one for everybody without, `people add` for somebody new"
+            hint = "`deepopsctl people ids` writes one for everybody without, `people add` for a new person"
             self._refuse((*path, "name"), f"{section.name} has no uid", hint)
         return Person(
             name=self.value((*path, "name"), values.check_login, section.name, section.name),

@@ -1,4 +1,4 @@
-"""Names that nobody of people.yml, and nothing of a directory service, may have.
+"""Names that no person or group of people.yml, and nothing of a directory service, may have.
 
 Members of some groups get the rights of root, at once or when a package comes later; a user of a daemon's name owns
 that daemon's files as soon as its package is installed, which takes the account that is there.
@@ -45,5 +45,5 @@ def is_reserved(name: str) -> bool:
 
 
 def hidden_names() -> list[str]:
-    """Those that SSSD answers for nobody; it knows no patterns."""
+    """Those that SSSD never answers for; it knows no patterns."""
     return sorted(RESERVED - {_SLURM})

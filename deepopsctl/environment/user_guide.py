@@ -71,7 +71,7 @@ def render_markdown(
 
     `reserve_percent` is the share of the memory that Slurm does not give to jobs.
     """
-    partition = _default(cluster)
+    partition = next((each for each in cluster.partitions if each.default), cluster.partitions[0])
     gpu_partition = next((each for each in (partition, *cluster.partitions) if _gpu_types(cluster, each)), None)
     with_environment = cluster.components is not None and "environment" in cluster.components
     return (
@@ -103,7 +103,7 @@ def render_html(cluster: Cluster, markdown: str) -> str:
     """The guide as one self-contained page."""
     from markdown_it import MarkdownIt
 
-    # cluster.yml's texts are no HTML
+    # cluster.yml's texts are not HTML
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
     return _templates().get_template("user-guide.html.j2").render(name=cluster.name, content=parser.render(markdown))
 
@@ -122,10 +122,6 @@ def _templates() -> Environment:
 
 def _login_nodes(cluster: Cluster) -> tuple[Node, ...]:
     return cluster.with_role(Role.LOGIN) or cluster.controllers[:1]
-
-
-def _default(cluster: Cluster) -> Partition:
-    return next((each for each in cluster.partitions if each.default), cluster.partitions[0])
 
 
 def _members(cluster: Cluster, partition: Partition) -> Iterator[Node]:
@@ -172,7 +168,7 @@ def _units(cluster: Cluster) -> list[tuple[str, str]]:
 
 
 def _accounts(cluster: Cluster, people: People | None) -> list[str]:
-    """Accounts that jobs are charged to; the people of a site are nobody's business."""
+    """Accounts that jobs are charged to; the people of a site are not listed."""
     charged = {user.account for user in cluster.policy.all_users()}
     declared = [account.name for account in cluster.policy.accounts if account.name in charged]
     return declared + [group.name for group in (people.groups if people else ())]

@@ -16,7 +16,7 @@ from deepopsctl.text.values import check_template
 
 # below are the system's own accounts; from 100000 on come the subordinate ids of useradd
 FIRST_ID, LAST_ID = 1000, 99_999
-# systemd gives these to services with DynamicUser=, and 65534 is nobody
+# systemd gives these to services with DynamicUser=, and 65534 is the user `nobody`
 _TAKEN = range(61_184, 65_536)
 # useradd's and groupadd's own limit
 _NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
@@ -70,11 +70,6 @@ def parse_id(text: str) -> int:
     return number
 
 
-def next_id(taken: frozenset[int] | set[int], first: int, avoided: range = range(0)) -> int:
-    """The lowest id from `first` on that can be given to somebody; none of `avoided`."""
-    return next(number for number in free_ids(first, avoided) if number not in taken)
-
-
 def free_ids(first: int, avoided: range) -> Iterator[int]:
     """The ids from `first` on that people may have, in order; a RefusedError at their end."""
     yield from (number for number in range(first, LAST_ID + 1) if number not in _TAKEN and number not in avoided)
@@ -125,9 +120,7 @@ def check_public_key(text: str) -> str:
     line = " ".join(text.split())
     match = _KEY.fullmatch(line)
     if "PRIVATE KEY" in text:
-        raise RefusedError(
-            "is a private key", "whoever has it should make a new one; give the file that ends with .pub"
-        )
+        raise RefusedError("is a private key", "its owner should make a new key; give the file that ends with .pub")
     if match is None or match[1] not in KEY_TYPES:
         known = ", ".join(KEY_TYPES[:2])
         raise RefusedError(f"{shorten(line)!r} is not a public key", f"give the line of the .pub file ({known} ...)")

@@ -43,7 +43,7 @@ class WrittenGroup:
 def parse_autodetect(text: str) -> str:
     """`nvml`, or '' for off."""
     if text.lower() not in ("", "off", gres.NVML):
-        raise RefusedError(f"{shorten(text)!r} is no way to detect GPUs", "write nvml or off")
+        raise RefusedError(f"{shorten(text)!r} is not a way to detect GPUs", "write nvml or off")
     return text.lower().replace("off", "")
 
 

@@ -349,6 +349,6 @@ class _Importer:
         self.served.add(path)
         hint = "set squash: none under its nfs: to keep root access from every node"
         if "no_root_squash" in self.exports[path]:
-            self.carryover.check(label, where, f"{_SERVED}, and their root user is mapped to nobody", hint)
+            self.carryover.check(label, where, f"{_SERVED}, and their root user is mapped to the user nobody", hint)
         elif self.exports[path].startswith("*"):
             self.carryover.check(label, where, _SERVED)

@@ -181,7 +181,7 @@ def _add_gpus(draft: Draft, texts: tuple[str, ...]) -> None:
 def _parse_gpus_option(text: str) -> tuple[str, Gpus]:
     parts = values.check_template(text).split(":")
     if len(parts) not in (2, 3) or not all(parts):
-        raise RefusedError(f"{shorten(text)!r} is no [NODESET:]TYPE:COUNT", "write h100:8 or gpu[01-02]:a100:4")
+        raise RefusedError(f"{shorten(text)!r} is not [NODESET:]TYPE:COUNT", "write h100:8 or gpu[01-02]:a100:4")
     return ("" if len(parts) == 2 else parts[0]), parse_gpus(parts[-2], parts[-1])
 
 

@@ -125,10 +125,10 @@ def _read(line: Line, notes: _Notes) -> _GresLine | None:
         return None
     gpu_type, cores, links = line.get("type"), line.get("cores") or line.get("cpus"), line.get("links")
     if cores and not _CORES.fullmatch(cores):
-        notes.leave(f"Cores={shorten(cores)}", line.where, "they are no numbers of cores")
+        notes.leave(f"Cores={shorten(cores)}", line.where, "they are not numbers of cores")
         cores = ""
     if links and not _LINKS.fullmatch(links):
-        notes.leave(f"Links={shorten(links)}", line.where, "they are no numbers of links")
+        notes.leave(f"Links={shorten(links)}", line.where, "they are not numbers of links")
         links = ""
     files = [file for part in _parts(line.get("file")) for file in expand_files(part)]
     if any(minor(file) is None and not _CAP.fullmatch(file) for file in files):
@@ -201,7 +201,7 @@ class _Node:
         files = [device.files for mine in devices_of.values() for device in mine]
         short = [gpu_type for gpu_type, mine in devices_of.items() if len(mine) < counts[gpu_type]]
         if short or len(set(files)) < len(files):
-            what = f"Gres= has {counts[short[0]]} of them" if short else "a device is named twice"
+            what = f"Gres= has {counts[short[0]]} of them" if short else "a device is listed twice"
             name = f"File= of {short[0] or 'gpu'}" if short else "File="
             self.notes.leave(name, self.place, f"{what}: devices are numbered in the order of Gres=", _NODE_HINT)
             return None
@@ -286,7 +286,7 @@ def _cut_groups(counts: Mapping[str, int], devices: Sequence[Device]) -> Iterato
         raise RefusedError("their type does not say of which GPU they are")
     files = [file for card in cards.values() for file in card]
     if len(files) != len(set(files)):
-        raise RefusedError("a device is named twice")
+        raise RefusedError("a device is listed twice")
     for gpu_type, gpus in cards.items():
         order = sorted(gpus, key=lambda file: minor(file) or 0)
         mig = tuple(_layout(gpus[file]) for file in order)

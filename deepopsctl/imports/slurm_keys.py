@@ -14,10 +14,10 @@ from deepopsctl.gpus.gres import gres_value
 from deepopsctl.imports.slurm_lines import Pair
 from deepopsctl.model.cluster import Role
 from deepopsctl.node_programs._shared.own_programs import own_among
+from deepopsctl.node_programs._shared.slurm_effects import EFFECTS
 from deepopsctl.node_programs._shared.slurm_words import NO, YES, seconds, whole
 from deepopsctl.slurm.conf import OWNED_KEYS, directory_refusal
 from deepopsctl.slurm.defaults import DEFAULTS
-from deepopsctl.slurm.effects import EFFECTS
 from deepopsctl.slurm.job_hooks import PROGRAMS
 from deepopsctl.slurm.releases import (
     GONE,
@@ -113,9 +113,12 @@ _FILES = frozenset({
     "slurmctldprimaryonprog", "slurmctldprimaryoffprog",
 })  # fmt: skip
 
+# Those that may stand in slurm.conf several times: Slurm runs all from 24.05 on, and before the last one alone.
+_REPEATED = frozenset({"prolog", "epilog"})
+
 # deepopsctl's programs that call a site's.
 _CALLING = frozenset({*(key.lower() for key in PROGRAMS), "healthcheckprogram"})
-_CALLED = "what it calls of the site's is named in that file on a compute node: set it in slurm_config"
+_CALLED = "what it calls of the site's is listed in that file on a compute node: set it in slurm_config"
 
 # The spelling that roles expect.
 _SPELLINGS = MappingProxyType({key.lower(): key for key in (*KEYS, *OWNED_KEYS, *EFFECTS)})
@@ -234,6 +237,11 @@ def carry_key(pair: Pair, where: str, carryover: Carryover) -> None:
         return
     key = _SPELLINGS[name]
     text = _readable(key, value, where, carryover)
+    before = carryover.slurm(key)
+    if name in _REPEATED and before not in (None, text):
+        reason = f"{where} has another one, and slurm_config has one for a key; Slurm runs both from 24.05 on"
+        hint = f"keep them in one directory on the nodes, and set {key}: /etc/slurm/{name}.d/*"
+        carryover.leave(f"{key}={shorten(str(before))}", "", reason, hint)
     if text:
         carryover.set_slurm(key, text)
         if name in _FILES:

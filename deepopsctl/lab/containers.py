@@ -56,7 +56,7 @@ def list_containers(lab: str = "") -> tuple[Container, ...]:
         try:
             inspected = cast("list[dict[str, object]]", podman_json("inspect", "--type", "container", *ids))
         except PodmanError:
-            # between the two calls somebody may have removed another lab
+            # between the two calls another process may have removed a lab
             if attempt == ATTEMPTS:
                 raise
             continue
@@ -134,7 +134,7 @@ def mac_address(address: IPv4Address) -> str:
 
 
 def remove_containers(ids: Iterable[str]) -> None:
-    """Remove containers in any state; missing ones are no error."""
+    """Remove containers in any state; missing ones are not an error."""
     wanted = tuple(ids)
     if wanted:
         podman("rm", "--force", "--ignore", "--time=0", "--volumes", *wanted)

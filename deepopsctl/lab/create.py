@@ -154,7 +154,7 @@ def _present(
     containers = [container for container in everywhere if container.lab == name]
     if containers and not lab_dir.path.exists():
         raise DeepOpsError(
-            f"a lab {name!r} has containers but no state directory {lab_dir.path}: it may belong to someone else",
+            f"a lab {name!r} has containers but no state directory {lab_dir.path}: it may belong to another user",
             f"choose another --name, or remove it with `deepopsctl lab down --name {name}`",
         )
     known = {node.name for node in before.nodes} if before else set()
@@ -229,7 +229,7 @@ def _undo(task: Task, pool: NodePool) -> None:
         pool.halt()
         new = {node.name for node in task.missing}
         for _ in range(2):  # twice: a container may have been on its way in the first time
-            # by label, not by name: a container of that name may be why this `up` failed, and somebody else's
+            # by label, not by name: a container of that name may be why this `up` failed, and another user's
             remove_containers(container.id for container in list_containers(name) if container.node in new)
             pool.join()
         if task.before is None:

@@ -129,7 +129,7 @@ class LabStore:
 
     @contextmanager
     def wait_lock(self, name: str) -> Iterator[None]:
-        """Hold `name`, waiting for whoever has it: for the image, which one process builds for all."""
+        """Hold `name`, waiting for the process that has it: for the image, which one process builds for all."""
         with self._locked(name, fcntl.LOCK_EX):
             yield
 

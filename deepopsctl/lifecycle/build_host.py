@@ -38,7 +38,7 @@ mkdir -m 0700 "$place"
 trap 'rm -rf "$place"' EXIT
 trap 'exit 1' HUP INT TERM PIPE
 mkdir "$place/inputs" "$place/result" "$place/tmp"
-# the root of the build, where nobody else of this node can enter
+# the root of the build, where no other user of this node can enter
 export TMPDIR="$place/tmp"
 tar --extract --no-same-owner --directory "$place/inputs"
 {mmdebstrap} </dev/null >&2
@@ -77,7 +77,7 @@ class ThisMachine:
             raise ControlMachineError("mmdebstrap is not installed on this machine", _INSTALL)
         words = argv(inputs, result)
         if os.geteuid():
-            # in a user namespace, whose ids are nobody else's
+            # in a user namespace, whose ids no other user has
             run_mmdebstrap(words, notify, output)
             return
         with tempfile.TemporaryDirectory(prefix="deepopsctl-build-") as private:

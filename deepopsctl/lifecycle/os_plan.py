@@ -97,7 +97,7 @@ class OsPlan:
 
     @property
     def busy(self) -> tuple[str, ...]:
-        """The compute nodes whose jobs are waited for."""
+        """The compute nodes whose jobs have to end first."""
         return tuple(name for name in self._compute if self.slurm.jobs_on([name]))
 
     @property

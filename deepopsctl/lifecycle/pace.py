@@ -68,7 +68,7 @@ def _days(listed: str, text: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The options of `upgrade os` and `upgrade nvidia` about it; a node's jobs are waited for `timeout_s`."""
+    """The options of `upgrade os` and `upgrade nvidia` about it; a node's jobs have `timeout_s` to end."""
 
     batch: str = "10%"
     max_failed: int | None = None

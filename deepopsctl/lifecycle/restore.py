@@ -67,7 +67,7 @@ def restore(directory: ClusterDir, wanted: Restore, base: RunRequest, operator: 
     cluster = directory.cluster()
     flow = Flow(directory, base, operator, Report("restore", tuple(node.name for node in saved_nodes(cluster))))
     with flow.reporting(), flow.lock():
-        _Restore(flow, cluster, wanted).run()
+        _Restore(flow, cluster, wanted).restore_all()
     return flow.report
 
 
@@ -79,8 +79,10 @@ class _Restore:
     # the jobs that had steps on each node, and the nodes that did not say
     living: dict[str, list[int]] = field(default_factory=dict)
     silent: list[str] = field(default_factory=list)
+    # components that were deployed, by the sets and by the nodes that are left
+    deployed: set[str] = field(default_factory=set)
 
-    def run(self) -> None:
+    def restore_all(self) -> None:
         """All steps in order."""
         self.flow.survey(self.cluster, slurm=False)
         try:
@@ -108,11 +110,16 @@ class _Restore:
         answers = {result.host: result.data["living"] for result in outcome.summary.results if "living" in result.data}
         self.living = {host: [*map(number, items(jobs))] for host, jobs in answers.items() if items(jobs)}
         self.silent = [node.name for node in compute if node.name not in answers]
+        recorded = {name for result in outcome.summary.results for name in texts(result.data.get("components"))}
         sets: dict[str, Mapping[str, object]] = {}
         for entry in _returned(outcome, "restored"):
             sets.update({part: value.values for part, value in members(entry)})
         if set(sets) != set(self.wanted.parts):
             raise StoppedError("the nodes returned no backup: nothing was restored", "see `deepopsctl runs show`")
+        # root of a compute node may claim any: of what nodes alone say, no more than cluster.yml lists
+        listed = self.cluster.components
+        saved = {name for each in sets.values() for name in texts(each.get("components"))}
+        self.deployed = saved | (recorded if listed is None else recorded.intersection(listed))
         return sets
 
     def _question(self, fetched: Mapping[str, Mapping[str, object]]) -> str:
@@ -149,7 +156,9 @@ class _Restore:
         variables = {"deepops_restore": {"parts": list(self.wanted.parts), "settings": settings, "living": living}}
         base = replace(self.flow.base, user_vars=(*self.flow.base.user_vars, variables))
         playbooks = (STOP, SLURM) if STATE in self.wanted.parts else (SLURM,)
-        outcome = replace(self.flow, base=base).run(self.cluster, playbooks, [node.name for node in self.cluster.nodes])
+        outcome = replace(self.flow, base=base).run_playbooks(
+            self.cluster, playbooks, [node.name for node in self.cluster.nodes]
+        )
         hint = "`deepopsctl restore` continues from here; partitions are down until it has ended"
         try:
             require_success(outcome, self._center, "not all was restored", hint)
@@ -177,7 +186,8 @@ class _Restore:
     def _open(self) -> None:
         """A deploy as every other: from here on it is all that is needed."""
         self.flow.operator.info("open the partitions, and deploy what else runs there")
-        wanted = {SLURM, *self.flow.deployed, *(self.cluster.components or ())}
+        # not what cluster.yml lists: what was never deployed is not this command's to begin
+        wanted = {SLURM, *self.flow.deployed, *self.deployed}
         order = [name for name in components(self.flow.base.content) if name in wanted]
         outcome = self._run(self.cluster.nodes, *order)
         require_success(outcome, self._center, "the backup is restored", "`deepopsctl deploy` finishes it")
@@ -197,7 +207,7 @@ class _Restore:
         self.flow.report.closing = f"{self.cluster.name} is restored{counts}"
 
     def _run(self, nodes: tuple[Node, ...], *playbooks: str, **extra: object) -> RunOutcome:
-        return self.flow.run(self.cluster, playbooks, [node.name for node in nodes], **extra)
+        return self.flow.run_playbooks(self.cluster, playbooks, [node.name for node in nodes], **extra)
 
 
 def _hint(outcome: RunOutcome, otherwise: str) -> str:

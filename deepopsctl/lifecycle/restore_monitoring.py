@@ -41,7 +41,7 @@ def _restore(flow: Flow, host: Node, snapshot: str) -> None:
     )
     # what Prometheus scrapes follows from all nodes of a run
     names = [node.name for node in cluster.nodes]
-    outcome = flow.run(cluster, (PLAYBOOK, MONITORING), names, deepops_restore_snapshot=entry["id"])
+    outcome = flow.run_playbooks(cluster, (PLAYBOOK, MONITORING), names, deepops_restore_snapshot=entry["id"])
     require_success(outcome, (host,), "not all was restored", "fix it, then run it again")
     done = next((result.data["restored"] for result in outcome.summary.results if "restored" in result.data), {})
     blocks = number(mapping(done).get("blocks"))

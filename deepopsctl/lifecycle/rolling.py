@@ -11,11 +11,17 @@ from datetime import datetime
 
 from deepopsctl.errors import ExitCode
 from deepopsctl.lifecycle.pace import Pace, allowed_failures, batch_size
+from deepopsctl.node_programs._shared.node_states import (
+    NODE_PREFIX,
+    NOT_TESTABLE,
+    OUT_OF_SERVICE,
+    REBOOT_PREFIX,
+    REBOOTING,
+)
 from deepopsctl.nodes.node_pass import NodePass
 from deepopsctl.nodes.reboot import reboot_drained
 from deepopsctl.nodes.wait_for_jobs import Wait, job_words
 from deepopsctl.nodes.workflow import StoppedError, state_of
-from deepopsctl.slurm.node_states import NODE_PREFIX, NOT_TESTABLE, OUT_OF_SERVICE, REBOOT_PREFIX, REBOOTING
 from deepopsctl.slurm.state import SlurmJob, SlurmNode, SlurmState
 from deepopsctl.text.node_sets import fold
 
@@ -78,7 +84,7 @@ class Rolling(NodePass):
     _allowed: int = 0
     _size: int = 0
 
-    def run(self, selection: Selection) -> None:
+    def work_through(self, selection: Selection) -> None:
         """All nodes of the selection that can be done now; those that are left stay in `queue`."""
         count = len(selection.begun) + len(selection.free)
         self._allowed = allowed_failures(self.pace.max_failed, count)
@@ -92,7 +98,7 @@ class Rolling(NodePass):
 
     @property
     def is_pending(self) -> bool:
-        """Whether jobs are waited for, or further nodes may be taken out now."""
+        """Whether jobs have to end first, or further nodes may be taken out now."""
         return bool(self._waiting or (self.queue and self._is_open and not self.is_over_limit))
 
     @property
@@ -144,7 +150,7 @@ class Rolling(NodePass):
         return self._drain(names)
 
     def _take_up(self, begun: Sequence[str]) -> None:
-        """Nodes that an earlier call took out of service; a reboot that is under way is waited for."""
+        """Nodes that an earlier call took out of service; waits for a reboot that is under way."""
         slurm = self.flow.slurm_now()
         self._worked_on = slurm.reserved & frozenset(begun)
         rebooting = [name for name in begun if name in slurm.nodes and slurm.nodes[name].flags & REBOOTING]
@@ -156,7 +162,7 @@ class Rolling(NodePass):
     def _drain(self, names: Sequence[str]) -> SlurmState:
         self.flow.operator.info(f"drain {fold(names)}")
         slurm = self._set_out_of_service(names, f"{fold(names)} may be drained", f"node {self.flow.verb}")
-        # somebody else may have been quicker
+        # another process may have been quicker
         mine = {name for name in names if name in slurm.nodes and is_begun(slurm.nodes[name], self.flow.verb)}
         self._waiting += [name for name in names if name in mine]
         self._leave_out((name for name in names if name not in mine), slurm)
@@ -227,7 +233,7 @@ class Rolling(NodePass):
         self._shown = jobs
 
     def late(self) -> StoppedError:
-        """What is waited for stays drained."""
+        """Nodes with jobs or reboots under way stay drained."""
         names, after = fold(self._waiting), f"after {self.pace.timeout_s} s"
         if not names:
             return StoppedError(f"{after} slurmctld does not answer", self.goes_on, ExitCode.TIMEOUT)

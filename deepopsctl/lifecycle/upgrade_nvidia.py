@@ -68,7 +68,7 @@ class NvidiaPlan:
 
     @property
     def busy(self) -> tuple[str, ...]:
-        """Those whose jobs are waited for."""
+        """Those whose jobs have to end first."""
         return tuple(name for name in self.todo if self.slurm.jobs_on([name]))
 
     def document(self) -> dict[str, object]:
@@ -163,7 +163,7 @@ def _upgrade(flow: Flow, cluster: Cluster, nodes: tuple[Node, ...], options: Nvi
         if plan.compute.begun or is_open:
             flow.confirm(_question(cluster, plan), cluster)
             _declare(flow.directory, options.branch)
-        rolling.run(plan.compute)
+        rolling.work_through(plan.compute)
     elif not plan.silent and not plan.compute.left_alone:
         # a deploy would go back to the branch of the settings
         _declare(flow.directory, options.branch)
@@ -187,7 +187,7 @@ def _declare(directory: ClusterDir, branch: str) -> None:
 
 def _work(rolling: Rolling, names: tuple[str, ...]) -> WorkResult:
     """Deploy the driver; it reboots by itself where it has to, because what follows needs the new modules."""
-    outcome = rolling.flow.run(rolling.cluster, (COMPONENT,), names, nvidia_driver_reboot=True)
+    outcome = rolling.flow.run_playbooks(rolling.cluster, (COMPONENT,), names, nvidia_driver_reboot=True)
     return WorkResult(failed_nodes(outcome, names, "drivers of some nodes may be exchanged", rolling.goes_on), {})
 
 

@@ -62,7 +62,7 @@ def upgrade_os(directory: ClusterDir, options: OsOptions, base: RunRequest, oper
     nodes = _selected(cluster, options)
     flow = Flow(directory, base, operator, Report(COMMAND, tuple(node.name for node in nodes)))
     with flow.reporting():
-        _Upgrade(flow, cluster, nodes, options).run()
+        _Upgrade(flow, cluster, nodes, options).upgrade_all()
     return flow.report
 
 
@@ -113,7 +113,7 @@ class _Upgrade:
     failed: dict[str, str] = field(default_factory=dict)
     done: list[str] = field(default_factory=list)
 
-    def run(self) -> None:
+    def upgrade_all(self) -> None:
         """Compute nodes, then the others."""
         self.flow.survey(self.cluster, slurm=False)
         plan = _query(self.cluster, self.nodes, self.flow.base)
@@ -128,7 +128,7 @@ class _Upgrade:
             self.flow.confirm(_question(self.cluster, plan), self.cluster)
         left: list[str] = []
         if plan.compute.begun or plan.compute.free:
-            rolling.run(plan.compute)
+            rolling.work_through(plan.compute)
             self.failed |= rolling.failed
             self.done += rolling.done
             left += rolling.queue
@@ -171,7 +171,7 @@ class _Upgrade:
     def _run(self, names: Iterable[str], *, drained: bool) -> RunOutcome:
         variables = {**_variables(), "deepops_os_drained": drained}
         reason = encode_reason(f"node {COMMAND}")
-        return self.flow.run(self.cluster, (UPGRADE,), names, deepops_drain_reason=reason, **variables)
+        return self.flow.run_playbooks(self.cluster, (UPGRADE,), names, deepops_drain_reason=reason, **variables)
 
     def _check_kernels(self) -> None:
         """Name nodes that rebooted into another kernel than the newest one."""

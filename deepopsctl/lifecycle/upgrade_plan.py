@@ -273,7 +273,7 @@ def _repositories(
             what = f"the cluster's repository has no packages of Slurm {release} for {platform}"
             system = SYSTEMS.get(platform)
             build = f"`deepopsctl packages build slurm --release {release} --for {system}`"
-            add = f"`deepopsctl packages add slurm --for {system} FILE...` where somebody else has built them"
+            add = f"`deepopsctl packages add slurm --for {system} FILE...` if they were built elsewhere"
             missing.append((what, f"{build}, or {add}" if system else f"they can be for {' and '.join(SYSTEMS)} only"))
     versions = sorted({upstream(str(values["version"])) for values in repositories.values()})
     if len(versions) > 1:

@@ -20,6 +20,7 @@ from deepopsctl.files import write_atomic
 from deepopsctl.lifecycle.package_repository import PackageRepository
 from deepopsctl.lifecycle.upgrade_plan import NodeFacts, Plan, Wanted, is_done, make_plan, service_hosts
 from deepopsctl.model.cluster import Cluster, Node, Role
+from deepopsctl.node_programs._shared.node_states import NODE_PREFIX
 from deepopsctl.nodes.admit import failed_checks, validate
 from deepopsctl.nodes.drain import DrainOptions, NodeDrain
 from deepopsctl.nodes.node_pass import NodePass
@@ -35,7 +36,6 @@ from deepopsctl.nodes.workflow import (
 )
 from deepopsctl.run.outcome import RunOutcome
 from deepopsctl.run.request import RunRequest
-from deepopsctl.slurm.node_states import NODE_PREFIX
 from deepopsctl.slurm.state import SlurmState
 from deepopsctl.text.answers import Fields, mapping, texts, words
 from deepopsctl.text.node_sets import fold
@@ -73,7 +73,7 @@ def upgrade_slurm(directory: ClusterDir, wanted: Wanted, base: RunRequest, opera
     again = f"upgrade slurm --to {wanted.release}"
     upgrade = _Upgrade(flow, directory.cluster(), wanted, again=again)
     with flow.reporting(), flow.lock():
-        upgrade.run()
+        upgrade.upgrade_all()
     return flow.report
 
 
@@ -132,7 +132,7 @@ def _query(
 class _Upgrade(NodePass):
     wanted: Wanted
 
-    def run(self) -> None:
+    def upgrade_all(self) -> None:
         """All phases that are left."""
         self.flow.survey(self.cluster, slurm=False)
         plan, record, slurm = _query(self.flow.directory, self.cluster, self.wanted, self.flow.base)
@@ -321,7 +321,7 @@ class _Upgrade(NodePass):
         for left in (_answer(outcome, "starting"), registered.get("left")):
             self.failed |= {name: why for name, why in words(left).items() if name not in self.failed}
         self._stop_at_limit(plan)
-        # others were out of service before, or somebody has drained them meanwhile
+        # others were out of service before, or a user has drained them meanwhile
         if serving := self._without_left(texts(registered.get("resumed"))):
             self._validate(serving)
 
@@ -346,7 +346,7 @@ class _Upgrade(NodePass):
         NodeDrain(self.flow, self.cluster, names, VERB, options).wait()
 
     def _end_drains(self, names: Iterable[str]) -> None:
-        """End this command's drains of the nodes, and nobody else's."""
+        """End this command's drains of the nodes, and no others."""
         wanted = tuple(names)
         if not wanted:
             return
@@ -417,7 +417,7 @@ class _Upgrade(NodePass):
         return tuple(node for node in self.cluster.nodes if node.name in wanted)
 
     def _run(self, names: Iterable[str], *playbooks: str, **extra: object) -> RunOutcome:
-        return self.flow.run(self.cluster, playbooks, names, **extra)
+        return self.flow.run_playbooks(self.cluster, playbooks, names, **extra)
 
 
 def _settings(plan: Plan) -> dict[str, object]:

@@ -22,7 +22,7 @@ def add(directory: ClusterDir, request: AddRequest, base: RunRequest, operator: 
     hosts = parse_hosts(request.names)
     flow = Flow(directory, base, operator, Report("node add", tuple(name for name, _ in hosts)))
     with flow.reporting(), flow.lock():
-        _Add(flow, request, hosts).run()
+        _Add(flow, request, hosts).add_all()
     return flow.report
 
 
@@ -32,7 +32,7 @@ class _Add:
     request: AddRequest
     hosts: tuple[tuple[str, str], ...]
 
-    def run(self) -> None:
+    def add_all(self) -> None:
         flow = self.flow
         cluster = flow.directory.cluster()
         fresh, there = split_known(cluster, self.hosts)

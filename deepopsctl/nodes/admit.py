@@ -8,8 +8,8 @@ from datetime import datetime
 from deepopsctl.checks.check import failed_places
 from deepopsctl.errors import ExitCode
 from deepopsctl.model.cluster import Cluster, Node, Role
+from deepopsctl.node_programs._shared.node_states import RESERVATION
 from deepopsctl.nodes.workflow import NODE_STATE, PATIENCE_S, Flow, StoppedError, require_success
-from deepopsctl.slurm.node_states import RESERVATION
 from deepopsctl.text.node_sets import fold
 from deepopsctl.validation.result import Validation, examine, save
 
@@ -71,7 +71,7 @@ def try_out(flow: Flow, cluster: Cluster, nodes: tuple[Node, ...]) -> None:
 def validate(flow: Flow, cluster: Cluster, names: Iterable[str], *before: str, **extra: object) -> Validation:
     """The quick validation of nodes, after the playbooks `before` in the same run; nothing is saved."""
     started = datetime.now().astimezone()
-    outcome = flow.run(cluster, (*before, f"validate/{SUITE}"), names, **extra)
+    outcome = flow.run_playbooks(cluster, (*before, f"validate/{SUITE}"), names, **extra)
     return examine(outcome, cluster, (SUITE,), started)
 
 

@@ -31,7 +31,7 @@ _UNCHANGED = {"none": "unchanged", "kept": "kept", "refused": "refused"}
 
 @dataclass(frozen=True, slots=True)
 class DrainedNode:
-    """One node: `action` is drained, resumed, unchanged, kept (someone else's drain) or refused."""
+    """One node: `action` is drained, resumed, unchanged, kept (another user's drain) or refused."""
 
     name: str
     action: str
@@ -215,7 +215,7 @@ class NodeDrain:
             self.flow.idle(self._wait)
 
     def require_no_jobs(self) -> None:
-        """Drain again: someone may have resumed the nodes meanwhile."""
+        """Drain again: a user may have resumed the nodes meanwhile."""
         if self.names and (left := self._drain(force=False)):
             raise self._late(left)
 

@@ -55,7 +55,7 @@ class NodePass:
             with self.flow.lock():
                 return self.step(slurm) or changed
         except ClusterBusyError:
-            # somebody deploys: that does not disturb, and ends
+            # another deploy: that does not disturb, and ends
             return False
 
     @property

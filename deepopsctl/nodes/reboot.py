@@ -15,6 +15,7 @@ from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.selection import select_nodes
 from deepopsctl.errors import ExitCode, InputError
 from deepopsctl.model.cluster import Cluster, Node, Role
+from deepopsctl.node_programs._shared.node_states import PREFIX, REBOOT_PREFIX
 from deepopsctl.nodes.node_pass import NodePass
 from deepopsctl.nodes.wait_for_jobs import Wait, job_words
 from deepopsctl.nodes.workflow import (
@@ -29,7 +30,6 @@ from deepopsctl.nodes.workflow import (
 )
 from deepopsctl.run.outcome import RunOutcome
 from deepopsctl.run.request import RunRequest
-from deepopsctl.slurm.node_states import PREFIX, REBOOT_PREFIX
 from deepopsctl.slurm.state import SlurmJob, SlurmNode, SlurmState
 from deepopsctl.text.node_sets import fold
 
@@ -61,7 +61,7 @@ class Phase(StrEnum):
     BACK = "is back"
     LATE = "is not back in time"
     IN_SERVICE = "is in service"
-    TAKEN_OUT = "was taken out of service by somebody else"
+    TAKEN_OUT = "was taken out of service by another user"
 
 
 def phase_of(node: SlurmNode | None) -> Phase:
@@ -89,14 +89,14 @@ def reboot(directory: ClusterDir, options: RebootOptions, base: RunRequest, oper
     refuse_services(nodes)
     flow = Flow(directory, base, operator, Report("node reboot", tuple(node.name for node in nodes)))
     with flow.reporting():
-        _Reboot(flow, cluster, nodes, options).run()
+        _Reboot(flow, cluster, nodes, options).reboot_all()
     return flow.report
 
 
 def reboot_drained(flow: Flow, cluster: Cluster, names: Sequence[str]) -> dict[str, str]:
     """Have Slurm reboot nodes that an upgrade drained, and wait; {name: reason} of those that are not back.
 
-    Those that are back are down in Slurm until they are admitted. One for which it was requested before is waited for.
+    Those that are back are down in Slurm until they are admitted. Reboots requested before count as well.
     """
     reason, stands = f"{_REASON}: {flow.verb}", f"{fold(names)} stays drained and was not rebooted"
     hint = "see `sinfo -R`, then run the same command again"
@@ -150,7 +150,7 @@ class _Reboot(NodePass):
     tried: dict[str, StoppedError] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
 
-    def run(self) -> None:
+    def reboot_all(self) -> None:
         """Reboot login nodes one after the other, then compute nodes as their jobs end."""
         compute = [node.name for node in self.nodes if Role.COMPUTE in node.roles]
         others = [node.name for node in self.nodes if node.name not in compute]
@@ -224,7 +224,7 @@ class _Reboot(NodePass):
             self._set(again, "out_of_service", "nothing was rebooted")
         if names:
             outcome = self._reboot_hosts(names)
-            # the others still have to be waited for, and admitted
+            # the others still have to come back, and be admitted
             failed = failed_nodes(outcome, names, f"{fold(names)} may not be back", "run it again")
             self.failed |= {name: f"it was not rebooted, or is not back: {why}" for name, why in failed.items()}
             stay, again = ([name for name in part if name not in failed] for part in (stay, again))
@@ -243,7 +243,7 @@ class _Reboot(NodePass):
     def _reboot_hosts(self, names: list[str], **extra: object) -> RunOutcome:
         self.flow.operator.info(f"reboot {fold(names)}")
         variables = {"deepops_drain_reason": encode_reason(self._reason), "deepops_reboot_timeout": BOOT_S}
-        return self.flow.run(self.cluster, (PLAYBOOK,), names, **variables, **extra)
+        return self.flow.run_playbooks(self.cluster, (PLAYBOOK,), names, **variables, **extra)
 
     def _admit(self, names: list[str]) -> None:
         """Validate nodes that are back; a later look at them says what became of them."""

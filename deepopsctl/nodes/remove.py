@@ -105,7 +105,7 @@ class _Remove:
         """Stop the services; a node that does not answer may be gone for good."""
         # a persistent connection to a dead node would hang for most of a minute
         close_connections(self.flow.directory)
-        outcome = self.flow.run(self.cluster, ("operate/nodes/decommission",), names, deepops_nodes=names)
+        outcome = self.flow.run_playbooks(self.cluster, ("operate/nodes/decommission",), names, deepops_nodes=names)
         lost = outcome.summary.unreachable
         rest = [node for node in self.nodes if node.name not in lost]
         back = f"run the command again; `deepopsctl node resume {fold(names)}` cancels the removal"

@@ -89,7 +89,7 @@ def rotate(directory: ClusterDir, rotation: Rotation, base: RunRequest, operator
         raise InputError.single("backup-password", "this cluster makes no backups", "see docs/operate/backup.md")
     flow = Flow(directory, base, operator, Report("secrets rotate", tuple(node.name for node in cluster.nodes)))
     with flow.reporting(), flow.lock():
-        _Rotate(flow, cluster, rotation).run()
+        _Rotate(flow, cluster, rotation).rotate_all()
     return flow.report
 
 
@@ -122,7 +122,7 @@ class _Rotate:
     rotation: Rotation
     resumed: bool = False
 
-    def run(self) -> None:
+    def rotate_all(self) -> None:
         """All steps in order."""
         directory = self.flow.directory
         self.resumed = NEXT in secrets.read(directory.secrets, directory.vault_password)
@@ -135,6 +135,8 @@ class _Rotate:
             if name not in self.flow.deployed:
                 raise StoppedError(f"{name} is not deployed: nothing was changed", "it has no such secret before that")
         self.flow.confirm(self._question(nodes, with_key=with_key), self.cluster)
+        if Secret.BIND_PASSWORD in self.rotation.secrets:
+            self._try_bind()
         if not self.resumed and self._with_slurm:
             self._compare(nodes)
         if with_key:
@@ -164,6 +166,17 @@ class _Rotate:
         """The nodes that know a repository: the first of each has its password changed."""
         nodes = (*self.cluster.controllers[:1], *self.cluster.with_role(Role.MONITORING)[:1])
         return tuple({node.name: node for node in nodes}.values())
+
+    def _try_bind(self) -> None:
+        """SSSD would say nothing about a password that is not the directory's: it has its cache."""
+        directory, asked = self.flow.directory, self.cluster.controllers[:1]
+        self.flow.operator.info("try the new bind password")
+        secrets.change(directory.secrets, directory.vault_password, {f"{BIND}_next": self.rotation.bind_password})
+        try:
+            outcome = self._run(asked, "operate/rotate/rotate-bind")
+        finally:
+            secrets.change(directory.secrets, directory.vault_password, {f"{BIND}_next": None})
+        require_success(outcome, asked, "nothing was changed", "change it in the directory service first")
 
     def _stage_backup(self) -> None:
         """The repositories open with both passwords; the new ones are in the vault first, as a rerun needs them."""
@@ -298,4 +311,4 @@ class _Rotate:
         )
 
     def _run(self, nodes: tuple[Node, ...], *playbooks: str) -> RunOutcome:
-        return self.flow.run(self.cluster, playbooks, [node.name for node in nodes])
+        return self.flow.run_playbooks(self.cluster, playbooks, [node.name for node in nodes])

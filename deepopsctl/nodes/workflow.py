@@ -48,7 +48,7 @@ class Operator(Protocol):
     def confirm(self, question: str, cluster: Cluster) -> None:
         """Continue only if the person agrees, else raise. A protected cluster's name has to be typed."""
 
-    def run(self, request: RunRequest, hosts: tuple[str, ...]) -> RunOutcome:
+    def perform(self, request: RunRequest, hosts: tuple[str, ...]) -> RunOutcome:
         """Run playbooks and show their progress."""
 
     def set_up_ssh(self, cluster: Cluster, nodes: tuple[Node, ...], accept: frozenset[str]) -> SetupResult:
@@ -175,7 +175,7 @@ class Flow:
 
     @contextmanager
     def lock_when_free(self) -> Iterator[None]:
-        """The cluster's lock, for what comes after a wait: a run that has it by now is waited for."""
+        """The cluster's lock, for what comes after a wait: it waits for a run that has it by now."""
         with ExitStack() as stack:
             shown = ""
             while True:
@@ -184,7 +184,7 @@ class Flow:
                     break
                 except ClusterBusyError as busy:
                     if busy.message != shown:
-                        self.operator.info(f"{busy.message}; it is waited for")
+                        self.operator.info(f"{busy.message}; waiting for it to finish")
                         shown = busy.message
                 self.idle(partial(time.sleep, PAUSE_S))
             yield
@@ -193,13 +193,15 @@ class Flow:
         """Ask the operator."""
         self.idle(lambda: self.operator.confirm(question, cluster))
 
-    def run(self, cluster: Cluster, playbooks: tuple[str, ...], names: Iterable[str], **extra: object) -> RunOutcome:
+    def run_playbooks(
+        self, cluster: Cluster, playbooks: tuple[str, ...], names: Iterable[str], **extra: object
+    ) -> RunOutcome:
         """Playbooks on these nodes, in the order of cluster.yml, with variables."""
         wanted = frozenset(names)
         hosts = tuple(node.name for node in cluster.nodes if node.name in wanted)
         request = replace(self.base, playbook=playbooks[0], more=playbooks[1:], limit=",".join(hosts), extra_vars=extra)
         try:
-            outcome = self.operator.run(request, hosts)
+            outcome = self.operator.perform(request, hosts)
         except (ClusterBusyError, OutdatedError) as refusal:
             raise StoppedError(refusal.message, refusal.hint) from refusal
         self.report.outcomes.append(outcome)
@@ -208,7 +210,7 @@ class Flow:
     def deploy(self, cluster: Cluster, names: Iterable[str], *before: str, **extra: object) -> RunOutcome:
         """Run the deployed components on these and the dependent nodes; unreachable dependent nodes are tolerated."""
         wanted = [*names, *(node.name for node in dependent_nodes(cluster))]
-        return self.run(cluster, (*before, *self.deployed), wanted, **extra)
+        return self.run_playbooks(cluster, (*before, *self.deployed), wanted, **extra)
 
     def require_service(
         self, outcome: RunOutcome, cluster: Cluster, nodes: Iterable[Node], stands: str, hint: str
@@ -262,7 +264,7 @@ class Flow:
         first = cluster.controllers[:1]
         variables = {"deepops_node_state": state, "deepops_nodes": sorted(names), **extra}
         variables |= {"deepops_drain_reason": encode_reason(reason)} if reason else {}
-        outcome = self.run(cluster, (NODE_STATE,), [node.name for node in first], **variables)
+        outcome = self.run_playbooks(cluster, (NODE_STATE,), [node.name for node in first], **variables)
         require_success(outcome, first, stands, hint)
         return outcome
 

@@ -14,7 +14,7 @@ from deepopsctl.report.model import Facts
 from deepopsctl.text.node_sets import fold
 
 GPU_TARGET = re.compile(r"/\d+$")
-# up to so many GPUs are named each, with its serial number
+# up to so many GPUs are listed each, with its serial number
 FEW_CARDS = 8
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
 

@@ -26,6 +26,8 @@ CLUSTER = ("cluster.yml", "people.yml")
 SETTINGS = ("inventory/group_vars", "inventory/host_vars")
 # users reach nodes from login nodes by the pinned keys
 PINNED = ("known_hosts",)
+# in `runs`
+MEMORY = "desired.json"
 IGNORED = frozenset({"__pycache__", "molecule", ".git"})
 
 
@@ -100,6 +102,17 @@ def resolve_desired_state(inputs: Inputs, content: Path, hardware: Path, memory:
 def save_desired_state(state: DesiredState, hardware: Path, memory: Path) -> None:
     """Save the desired state of a run, with hardware.yml as that run left it."""
     write_atomic(memory, json.dumps({**asdict(state), "left": _hash_of(hardware)}) + "\n", mode=0o600)
+
+
+def changed_settings(directory: Path, memory: Path) -> tuple[str, ...]:
+    """The names of the site's settings that are others than at the last deploy of this cluster directory."""
+    last, _ = _load(memory)
+    if last is None:
+        return ()
+    named = ((path, blocks(path.read_bytes()) or {}) for path in _files(directory / part for part in SETTINGS))
+    now = Inputs("", {path.relative_to(directory).as_posix(): each for path, each in named}).hashes()
+    changed = {key for key, _ in now.items() ^ last.settings.items()}
+    return tuple(sorted({key.rpartition(" ")[2] for key in changed}))
 
 
 def _load(memory: Path) -> tuple[DesiredState | None, str]:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from deepopsctl.errors import DeepOpsError
 from deepopsctl.files import naming
-from deepopsctl.waiting import wait_until
+from deepopsctl.node_programs._shared.waiting import wait_until
 
 # Clusters that this process has locked, each with a token: a command with several runs keeps the lock
 # between them, here and on the first controller.

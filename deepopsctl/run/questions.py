@@ -14,6 +14,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ _BEGUN = "DEEPOPSCTL-BEGUN"
 _BEGIN_S = 20.0
 _SSH_FAILED = 255
 _DROPPED = re.compile(r"\Akex_exchange_identification: (?!.*(open failed|timed out))", re.DOTALL)
-# as many as a sshd lets wait at its door, by default, with room for others
+# fewer logins than a sshd lets wait, by default, with room for others
 _FEW = 5
 # of the site's own variables: how a node is reached
 _CONNECTION = re.compile(r"^\s*[\"']?ansible_(?!managed)", re.MULTILINE)
@@ -174,8 +175,9 @@ def is_repeatable(request: RunRequest) -> bool:
 def known(request: RunRequest, cluster: Cluster, memory: Memory) -> Questions:
     """What the nodes of a request are asked, by node; empty where Ansible has to work it out, or has work for sure.
 
-    A deploy needs every node's questions: where one has work, the plays have to know about all of them. Of other
-    requests, a node whose questions are not known is asked for a sign of life.
+    A deploy needs every node's questions: where one has work, the plays have to know about all of them. It asks about
+    its components up to the first that is not known. Of other requests, a node whose questions are not known is asked
+    for a sign of life.
     """
     nodes, controller = _nodes(request, cluster), cluster.controllers[0].name
     if request.playbooks == (SLURM_INFO,):
@@ -187,8 +189,9 @@ def known(request: RunRequest, cluster: Cluster, memory: Memory) -> Questions:
     more = request.playbooks[len(request.components) :]
     if not request.components or request.full or request.tags or more not in ((), (JOBS,)):
         return {}
-    gates = {name: memory.asked.get(gate(name), {}) for name in request.components}
-    if not all(node.name in asked for node in nodes for asked in gates.values()):
+    every = {name: memory.asked.get(gate(name), {}) for name in request.components}
+    gates = dict(takewhile(lambda each: all(node.name in each[1] for node in nodes), every.items()))
+    if not gates:
         return {}
     questions = {
         node.name: [
@@ -197,22 +200,25 @@ def known(request: RunRequest, cluster: Cluster, memory: Memory) -> Questions:
         ]
         for node in nodes
     }
-    if more and questions:
+    if more and questions and gates == every:
         questions.setdefault(controller, []).append(Question(INFO, _JOBS))
     return questions
 
 
-def is_done(request: RunRequest, asked: Questions, replies: Replies) -> bool:
-    """Whether a deploy has nothing to do; every other request is done where Ansible has no node left to ask."""
-    if not request.components:
-        return not left_for_ansible(asked, replies)
-    return all(
-        name in replies.answers and all(map(Question.is_settled, each, replies.answers[name]))
+def components_left(request: RunRequest, asked: Questions, replies: Replies) -> tuple[str, ...]:
+    """The components of a deploy from the first on that has work, or is not known: it may change a later answer."""
+    if asked.keys() - replies.answers.keys():
+        return request.components
+    settled = (
+        [question.is_settled(answer) for question, answer in zip(each, replies.answers[name], strict=True)]
         for name, each in asked.items()
     )
+    # the shortest is that of a node that is asked about no jobs: as many as components are known
+    together = [all(answers) for answers in zip(*settled, strict=False)]
+    return request.components[len(list(takewhile(bool, together))) :]
 
 
-def left_for_ansible(asked: Questions, replies: Replies) -> tuple[str, ...]:
+def nodes_left(asked: Questions, replies: Replies) -> tuple[str, ...]:
     """The nodes that neither answered nor were found to be silent."""
     return tuple(name for name in asked if name not in replies.answers and name not in replies.silent)
 
@@ -220,7 +226,7 @@ def left_for_ansible(asked: Questions, replies: Replies) -> tuple[str, ...]:
 def _nodes(request: RunRequest, cluster: Cluster) -> tuple[Node, ...]:
     """The nodes of a request that can be asked as Ansible would; none where the site has ways of its own."""
     directory, variables = request.directory, request.user_vars
-    if request.ssh_password is not None or request.become_password is not None or request.verbosity:
+    if request.ssh_password is not None or request.verbosity:
         return ()
     if request.inventory and request.inventory != directory.hosts.read_text(encoding="utf-8"):
         return ()
@@ -306,7 +312,8 @@ def ask(request: RunRequest, cluster: Cluster, asked: Questions, content: Path, 
     """Ask nodes their questions at the same time; the program comes to a node that lacks it in a second call."""
     form = _from_memory() if request.playbooks == (DOCTOR_PLAYBOOK,) else _standing(content)
     sockets = None if "ControlPath" in request.ssh else control_dir(request.directory.path, os.environ)
-    way = Way(request.directory, cluster, request.user or cluster.access.user, request.ssh, sockets)
+    user, password = request.user or cluster.access.user, request.become_password or ""
+    way = Way(request.directory, cluster, user, request.ssh, sockets, password)
     nodes = [node for node in cluster.nodes if node.name in asked]
     start = without_variables(withheld(map(way.target, one_of_each_kind(nodes)), os.environ))
     answers: dict[str, fan_out.Answer] = {}
@@ -316,7 +323,7 @@ def ask(request: RunRequest, cluster: Cluster, asked: Questions, content: Path, 
         for node in nodes:
             each = asked[node.name]
             command = [*start, *way.command(node, form.words if each else ["true"], as_root=bool(each))]
-            data = form.data(each) if each else b""
+            data = way.data(form.data(each)) if each else b""
             most = fan_out.MOST_BYTES_OF_SLURM if _is_of_slurm(each) else fan_out.MOST_BYTES
             limit_s = _limit_s(request, cluster, each)
             calls.append(fan_out.Call(node.name, command, data, limit_s, most, form.begin_s))

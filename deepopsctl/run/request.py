@@ -240,7 +240,7 @@ def control_dir(cluster: Path, inherited: Mapping[str, str]) -> Path:
     path.mkdir(mode=0o700, exist_ok=True)
     status = path.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
-        raise ControlMachineError(f"{path} is not a private directory of yours", "someone else created it: remove it")
+        raise ControlMachineError(f"{path} is not a private directory of yours", "another user created it: remove it")
     return path
 
 

@@ -28,8 +28,9 @@ from deepopsctl.cluster.ssh_login import Target, withheld
 from deepopsctl.cluster.way import one_of_each_kind
 from deepopsctl.content import content_dir, playbook
 from deepopsctl.errors import ControlMachineError, DeepOpsError
+from deepopsctl.node_programs._shared.waiting import wait_until
 from deepopsctl.run import claim as claims, questions, supervisor
-from deepopsctl.run.desired_state import DesiredState, read_inputs, resolve_desired_state, save_desired_state
+from deepopsctl.run.desired_state import MEMORY, DesiredState, read_inputs, resolve_desired_state, save_desired_state
 from deepopsctl.run.events import Event, HostResult, ModuleMessage, Notice, Output, Status, TaskStarted, parse, plain
 from deepopsctl.run.lock import Holder, ansible_lock, cluster_lock
 from deepopsctl.run.outcome import RunOutcome, RunSummary, Tally, Verdict
@@ -43,10 +44,8 @@ from deepopsctl.run.request import (
     environment,
     join,
     write_inputs,
-    write_limit,
 )
 from deepopsctl.run.workspace import RunDir, Workspace, private_file
-from deepopsctl.waiting import wait_until
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +73,7 @@ PATIENCE_S = 8.0
 ASKPASS_SINCE = (8, 4)
 
 
-def run(request: RunRequest, on_event: Watch) -> RunOutcome:
+def run_playbooks(request: RunRequest, on_event: Watch) -> RunOutcome:
     """Run playbooks on a cluster under its lock; `on_event` gets every event as it happens."""
     _require_all(request)
     with cluster_lock(request.directory.runs, f"deepopsctl {request.command}"):
@@ -254,14 +253,11 @@ class _Run:
         started = time.monotonic()
         request, run_dir = self.request, self.run_dir
         content = request.content or content_dir()
-        playbooks, together = (
-            tuple(playbook(name, content) for name in self._with_release(names))
-            for names in (request.playbooks, request.together)
-        )
         run_dir.private.mkdir(mode=0o700)
         run_dir.write(run_dir.request, self._request_object())
-        write_inputs(request, self._variables(content), content, run_dir.private)
-        playbooks = join(playbooks, together, run_dir.private)
+        # a playbook that is not there ends a run before a node is asked
+        self._playbooks(content)
+        variables = self._variables(content)
         with (
             Interrupts(request.timeout) as interrupts,
             private_file(run_dir.events) as self._events,
@@ -270,6 +266,10 @@ class _Run:
             if self._is_answered(content, interrupts):
                 return_code = 0
             else:
+                # without the components that the answers have settled
+                variables["deepops_components"] = list(self.request.components)
+                write_inputs(self.request, variables, content, run_dir.private)
+                playbooks = join(*self._playbooks(content), run_dir.private)
                 return_code = self._call_ansible(
                     arguments(self.request, playbooks, run_dir.private), content, interrupts
                 )
@@ -296,6 +296,14 @@ class _Run:
                 claims.record_applied(request.directory)
         return outcome
 
+    def _playbooks(self, content: Path) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+        """The request's playbooks; and those of them that are joined."""
+        every, together = (
+            tuple(playbook(name, content) for name in self._with_release(names))
+            for names in (self.request.playbooks, self.request.together)
+        )
+        return every, together
+
     @property
     def holds(self) -> bool:
         """Whether the cluster was claimed and not released."""
@@ -314,7 +322,7 @@ class _Run:
 
     @property
     def _last_state(self) -> Path:
-        return self.request.directory.runs / "desired.json"
+        return self.request.directory.runs / MEMORY
 
     @property
     def _remembers(self) -> bool:
@@ -340,15 +348,20 @@ class _Run:
         replies = questions.ask(request, cluster, asked, content, lambda: interrupts.end_if_wanted(pid_file))
         if interrupts.reason:
             return True
-        is_done = questions.is_done(request, asked, replies)
         if request.components:
-            if not is_done:
+            left = questions.components_left(request, asked, replies)
+            if left == request.components:
                 return False
             self._take(self._question_begins())
+            self._report(replies)
+            # what comes after the components stays
+            names = (*left, *request.playbooks[len(request.components) :])
+            self.request = replace(request, playbook=names[0], more=names[1:]) if left else request
+            return not left
         self._report(replies)
-        self.request = replace(request, limit=",".join(questions.left_for_ansible(asked, replies)))
-        write_limit(self.request, self.run_dir.private)
-        return is_done
+        silent = questions.nodes_left(asked, replies)
+        self.request = replace(request, limit=",".join(silent))
+        return not silent
 
     def _question_begins(self) -> TaskStarted:
         component = self.request.component or PurePath(self.request.playbook).name
@@ -395,7 +408,6 @@ class _Run:
             "deepops_run_id": self.run_dir.id,
             "deepops_digests": dict(self._desired.components),
             "deepops_full": request.full,
-            "deepops_components": list(request.components),
             **({"deepops_claim": self._claim()} if request.deploys or request.playbook == claims.PLAYBOOK else {}),
         }
 
@@ -541,7 +553,7 @@ def _append(file: BinaryIO | None, line: str) -> None:
 def _line(event: HostResult) -> dict[str, object]:
     entry: dict[str, object] = {
         "host": event.host, "play": event.play, "task": event.task, "component": event.component,
-        "status": str(event.status), "changed": event.changed, "elapsed_s": event.elapsed_s,
+        "status": str(event.status), "changed": event.changed, "elapsed_s": event.elapsed_s, "at": round(event.at, 3),
     }  # fmt: skip
     if event.message:
         entry["message"] = event.message
@@ -558,7 +570,7 @@ def _errors(loose_output: Iterable[str]) -> str:
 def _prompts(request: RunRequest) -> dict[str, str]:
     """Answers to Ansible's own prompts, given on its terminal.
 
-    The safest way: an argument shows in `ps`, a password file is on a disk until someone removes it
+    The safest way: an argument shows in `ps`, a password file is on a disk until it is removed
     and stays there after a kill -9, an environment is inherited by every child. Runner compiles the keys as patterns.
     """
     answers = {}

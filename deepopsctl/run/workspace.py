@@ -132,7 +132,7 @@ class Workspace:
 
 
 def private_file(path: Path) -> BinaryIO:
-    """Open a new file for writing that nobody else may read, from its first byte on."""
+    """Open a new file for writing that no other user may read, from its first byte on."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     return os.fdopen(handle, "wb")
 

@@ -16,10 +16,10 @@ from deepopsctl.gpus.notation import from_inventory
 from deepopsctl.gpus.reference_units import Units
 from deepopsctl.model.cluster import Gpus, JobDirectories
 from deepopsctl.node_programs._shared.slurm_words import whole
+from deepopsctl.node_programs._shared.system_directories import is_system_directory
 from deepopsctl.slurm.billing import NodeShape, billing_weights
 from deepopsctl.slurm.hardware import NodeHardware
 from deepopsctl.slurm.job_hooks import DISK, own_programs_in, refused_in
-from deepopsctl.slurm.system_directories import is_system_directory
 from deepopsctl.text import node_sets as text_node_sets
 
 Version = tuple[int, int]

@@ -47,6 +47,6 @@ def refusal(version: Version, extra: Mapping[str, object], *, wanted: bool) -> s
 
 def _closed(key: str, remedy: str) -> str:
     return (
-        f"monitoring_slurm_native: with {key} slurmctld shows its metrics to nobody without a token: leave it out, the "
+        f"monitoring_slurm_native: with {key} slurmctld shows its metrics only with a token: leave it out, the "
         f"same names come from deepops-slurmmetrics, or {remedy}"
     )

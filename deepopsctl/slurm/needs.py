@@ -90,7 +90,7 @@ class Unmet:
 
     def as_object(self) -> dict[str, object]:
         """For Ansible's modules."""
-        return {"names": list(self.names), "needed_by": self.key, "message": self.sentence, "new": self.new}
+        return {"names": list(self.names), "needed_by": self.key, "problem": self.sentence, "new": self.new}
 
     @property
     def sentence(self) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from deepopsctl.slurm import node_states
+from deepopsctl.node_programs._shared import node_states
 from deepopsctl.text.answers import Fields, OversizedError, mappings
 from deepopsctl.text.node_sets import fold
 

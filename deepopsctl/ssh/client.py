@@ -13,8 +13,8 @@ from pathlib import Path
 
 from deepopsctl.cluster.ssh_login import CONFINED, Target, options, quoted, withheld, without_variables
 from deepopsctl.errors import ControlMachineError
+from deepopsctl.node_programs._shared.waiting import wait_until
 from deepopsctl.ssh.remote_scripts import Script
-from deepopsctl.waiting import wait_until
 
 _METHODS = re.compile(r"Permission denied \(([^)]*)\)")
 _HOST_KEY = re.compile(r"REMOTE HOST IDENTIFICATION HAS CHANGED|Host key verification failed|host key is known for")
@@ -195,7 +195,7 @@ def last_words(errors: str) -> str:
     if not lines:
         return ""
     line = re.sub(r"^(ssh: |kex_exchange_identification: )", "", lines[-1])
-    # "connect to host 10.0.0.1 port 22: ...": the node is named anyway, and equal texts fold into one row
+    # "connect to host 10.0.0.1 port 22: ...": the node is shown anyway, and equal texts fold into one row
     line = re.sub(r"^connect to host \S+ port \d+: ", "", line)
     line = re.sub(r"^Connection (closed|reset) by \S+ port \d+$", r"connection \1 by the node", line)
     return line[:1].lower() + line[1:300] if line[:2] != line[:2].upper() else line[:300]

@@ -46,7 +46,7 @@ outdated() {
 }
 authorize() {
   blob=${1#from=* }; blob=${blob#* }; blob=${blob%% *}
-  # a lock older than 4 s was left by a killed run: nobody needs it that long
+  # a lock older than 4 s was left by a killed run: no run needs it that long
   for try in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
     outdated "$1" || ! authorized || return
     ! mkdir "$lock" 2>/dev/null || break
@@ -156,7 +156,7 @@ in_home() {
     if [ ! -s ".ssh/$own.pub" ]; then
       ssh-keygen -y -P '' -f ".ssh/$own" >".ssh/$own.pub" </dev/null || stop "can't read $HOME/.ssh/$own"
     fi
-    # whoever gets hold of this key can use it from here alone
+    # a user who gets hold of this key can use it from here alone
     public="from=\"$(addresses | sort -u | paste -s -d , -)\" $(cat ".ssh/$own.pub")"
     authorize "$public"
     say "public $public"

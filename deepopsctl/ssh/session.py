@@ -252,7 +252,7 @@ class Round:
     _waiting: deque[Attempt] = field(default_factory=deque)
     _trying: int = 0
 
-    def run(self, sessions: Iterable[Attempt]) -> dict[str, NodeResult]:
+    def try_all(self, sessions: Iterable[Attempt]) -> dict[str, NodeResult]:
         """Results by node name. The callback gets each as it comes, in this thread."""
         results: dict[str, NodeResult] = {}
         with ThreadPoolExecutor(WORKERS) as pool:

@@ -69,7 +69,7 @@ def run_setup(request: SetupRequest, on_node: OnNode) -> SetupResult:
             request.identity, request.own_keys, request.sudo_password,
         )  # fmt: skip
         try:
-            return _Setup(request, tools, Round(Password(request.password, request.ask), note, client.stop)).run()
+            return _Setup(request, tools, Round(Password(request.password, request.ask), note, client.stop)).set_up()
         except KeyboardInterrupt as error:
             raise _interrupted(request, done) from error
         finally:
@@ -94,20 +94,20 @@ class _Setup:
     proxy: str = ""
     warnings: list[str] = field(default_factory=list)
 
-    def run(self) -> SetupResult:
+    def set_up(self) -> SetupResult:
         jump = self._jump()
         if jump and not jump.ok:
             nodes = tuple(_behind(node, jump) for node in self.request.nodes)
             return SetupResult(nodes, jump)
         first = self.request.cluster.controllers[0]
         controller = self._session(first, own_key=self.request.controller_key)
-        results = self.round.run([controller]) if first in self.request.nodes else self._outside(controller)
+        results = self.round.try_all([controller]) if first in self.request.nodes else self._outside(controller)
         if controller.sudo_refused:
             # more attempts could lock a central account
             self.tools.sudo_password = None
             self.warnings.append(f"sudo refused the password on {first.name}: it was not tried on the others")
         others = [node for node in self.request.nodes if node != first]
-        results |= self.round.run([self._session(node, controller.controller_key) for node in others])
+        results |= self.round.try_all([self._session(node, controller.controller_key) for node in others])
         if controller.controller_key:
             ready = [name for name, result in results.items() if result.ok]
             access = self._set_up_controller(controller, ready)
@@ -155,7 +155,7 @@ class _Setup:
             target = jump_target(hop, self.proxy)
             accept = target.name in self.request.accept_new_keys
             session = JumpSession(target, self.tools, (self.tools.key.public,), accept)
-            result = self.round.run([session])[target.name]
+            result = self.round.try_all([session])[target.name]
             if not result.ok:
                 return result
             control = self.tools.askpass.directory / f"jump{number}"

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from deepopsctl.checks.check import Totals, parse_check, totals
 from deepopsctl.errors import DeepOpsError, ExitCode, InterruptedRunError
 from deepopsctl.model.cluster import Cluster
+from deepopsctl.run.desired_state import MEMORY as DESIRED, changed_settings
 from deepopsctl.run.events import Event
 from deepopsctl.run.history import PastRun, past_run
-from deepopsctl.run.outcome import SCHEMA, Failure, RunOutcome, RunSummary
+from deepopsctl.run.outcome import SCHEMA, Failure, RunOutcome, RunSummary, Verdict
 from deepopsctl.run.questions import STATUS
 from deepopsctl.run.request import USUAL_SSH, RunRequest
 from deepopsctl.run.workspace import RunDir, Workspace
@@ -65,7 +66,8 @@ def query_status(base: RunRequest, node_timeout: int, watch: Callable[[Event], N
     if late := late_nodes(outcome.summary):
         again = replace(status_request(base, node_timeout * more_time(busy_share())), limit=",".join(late))
         outcome = merged(outcome, run_readonly(again, watch))
-    return examine(outcome, cluster, load_hardware(directory.hardware), last_runs(Workspace(directory.runs)))
+    changed = changed_settings(directory.path, directory.runs / DESIRED)
+    return examine(outcome, cluster, load_hardware(directory.hardware), last_runs(Workspace(directory.runs)), changed)
 
 
 def late_nodes(summary: RunSummary) -> tuple[str, ...]:
@@ -108,6 +110,13 @@ class LastRuns:
     checks: Totals | None = None
     upgrade: PastRun | None = None
     restore: PastRun | None = None
+
+    @property
+    def unsettled_deploy(self) -> PastRun | None:
+        """The last deploy, unless a restore has ended well since: it deploys everything, too."""
+        deploy, restore = self.deploy, self.restore
+        settled = deploy and restore and restore.state == Verdict.OK and restore.run_dir.id > deploy.run_dir.id
+        return None if settled else deploy
 
     def as_object(self) -> dict[str, object]:
         """Their part of `status --json`; an empty object for a missing run."""
@@ -228,9 +237,16 @@ class ClusterStatus:
 
 
 def examine(
-    outcome: RunOutcome, cluster: Cluster, hardware: Mapping[str, NodeHardware], last: LastRuns
+    outcome: RunOutcome,
+    cluster: Cluster,
+    hardware: Mapping[str, NodeHardware],
+    last: LastRuns,
+    changed: Collection[str] = (),
 ) -> ClusterStatus:
-    """The status from a finished query; raises errors that stopped the query itself."""
+    """The status from a finished query; raises errors that stopped the query itself.
+
+    `changed` are the settings that are others than at the last deploy.
+    """
     if outcome.stopped:
         raise InterruptedRunError("stopped before all nodes had answered")
     summary = outcome.summary
@@ -251,7 +267,9 @@ def examine(
         replace(node, deploy=overall_deploy(node.components, deployed)) if node.answer is Answer.OK else node
         for node in nodes
     ]
-    all_findings = findings(nodes, slurm, deployed, cluster.components, datetime.now(UTC), last.deploy)
+    all_findings = findings(
+        nodes, slurm, deployed, cluster.components, datetime.now(UTC), last.unsettled_deploy, changed
+    )
     return ClusterStatus(cluster.name, tuple(nodes), slurm, last, all_findings, cluster.components)
 
 

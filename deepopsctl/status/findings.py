@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
+from deepopsctl.model.cluster import Role
+from deepopsctl.node_programs._shared.node_states import SLURM_USER, is_by_person
 from deepopsctl.run.history import RUNNING, PastRun
 from deepopsctl.run.outcome import Verdict
-from deepopsctl.slurm.node_states import SLURM_USER, is_by_person
 from deepopsctl.slurm.state import SlurmNode, SlurmState
 from deepopsctl.status.nodes import REMOVED_BY, Answer, Deploy, NodeStatus
 from deepopsctl.text.node_sets import fold
@@ -59,17 +60,18 @@ def findings(
     listed: Collection[str] | None = None,
     now: datetime | None = None,
     last_deploy: PastRun | None = None,
+    changed: Collection[str] = (),
 ) -> tuple[Finding, ...]:
     """All findings, the worst first; nodes with the same finding are merged.
 
-    `deployed` are the components on any node, `listed` those of cluster.yml. `listed` and `last_deploy` are None if
-    there are none.
+    `deployed` are the components on any node, `listed` those of cluster.yml, `changed` the settings that changed since
+    the last deploy. `listed` and `last_deploy` are None if there are none.
     """
     merged_nodes: dict[tuple[Severity, str, str], list[str]] = {}
     at = now or datetime.now(UTC)
     of_nodes = (
         one for node in nodes
-        for one in (*_of(node, slurm), *_of_components(node, deployed), *_of_backup(node, at))
+        for one in (*_of(node, slurm), *_of_components(node, deployed, changed), *_of_backup(node, at))
     )  # fmt: skip
     of_list = () if listed is None else _of_the_list(nodes, deployed, listed)
     of_all = (*_of_the_cluster(nodes, slurm), *_of_the_last_deploy(last_deploy), *of_list)
@@ -86,7 +88,16 @@ def findings(
 
 
 def _under_way(nodes: Sequence[NodeStatus]) -> Iterator[Finding]:
-    """An upgrade or a restore that has not ended, with the one command that continues with it."""
+    """What comes before all else, with its one command: an upgrade or a restore that has not ended, a lost controller.
+
+    A deploy would start a controller that was lost without its queue, and slurmctld would end what runs.
+    """
+    first = next((node for node in nodes if Role.CONTROLLER in node.node.roles), None)
+    if first and first.answer is Answer.OK and first.deploy is Deploy.NEVER and any(map(_serves, nodes)):
+        hint = (
+            "`deepopsctl restore` brings it back from a backup; without one, `deepopsctl deploy` starts an empty queue"
+        )
+        yield Finding(Severity.PROBLEM, (first.name,), "it has nothing of a controller, and nodes have its Slurm", hint)
     restored = tuple(node.name for node in nodes if node.restore)
     if restored:
         message = "a restore was begun here and has not ended: partitions may be down, and deploys are refused"
@@ -98,10 +109,16 @@ def _under_way(nodes: Sequence[NodeStatus]) -> Iterator[Finding]:
             yield Finding(Severity.NOTE, (), message, f"`deepopsctl upgrade slurm --to {new}` continues with it")
 
 
+def _serves(node: NodeStatus) -> bool:
+    """Whether it is a compute node with Slurm."""
+    return node.is_compute and any(part.name == "slurm" and part.deploy is not Deploy.NEVER for part in node.components)
+
+
 def _instead(entry: Finding, under_way: Sequence[Finding]) -> Finding:
     """The finding without a command that is refused, or would be undone, while something is under way."""
-    refused = any(word in entry.hint for word in ("`deepopsctl deploy", "`deepopsctl node resume", "state=resume"))
-    if not under_way or not refused:
+    # a backup of a queue that is not whole would be the newest set
+    refused = ("`deepopsctl deploy", "`deepopsctl node resume", "state=resume", "`deepopsctl backup run")
+    if not under_way or not any(word in entry.hint for word in refused):
         return entry
     return replace(entry, hint=f"first {under_way[0].hint}")
 
@@ -175,8 +192,8 @@ def _of(node: NodeStatus, slurm: SlurmState) -> Iterable[Finding]:
         yield from _of_slurm(node, slurm)
 
 
-def _of_components(node: NodeStatus, deployed: Collection[str]) -> Iterator[Finding]:
-    """Manual changes by component; outdated components in one finding, because one edit concerns all of them."""
+def _of_components(node: NodeStatus, deployed: Collection[str], changed: Collection[str]) -> Iterator[Finding]:
+    """Manual changes by component; outdated components in one finding, because one edit may concern several."""
     here = (node.name,)
     for part in node.components:
         for what, why in part.left_out:
@@ -198,9 +215,11 @@ def _of_components(node: NodeStatus, deployed: Collection[str]) -> Iterator[Find
             yield Finding(
                 Severity.NOTE, here, f"{part.name} is not deployed here yet", f"`deepopsctl deploy {part.name}`"
             )
-    if any(part.deploy is Deploy.BEHIND for part in node.components):
+    if behind := [part.name for part in node.components if part.deploy is Deploy.BEHIND]:
+        what = ", ".join(changed) or "the desired state"
+        names = ", ".join(behind)
         yield Finding(
-            Severity.NOTE, here, "behind: the desired state has changed since its deploy", "`deepopsctl deploy`"
+            Severity.NOTE, here, f"{names} behind: {what} changed since the last deploy", "`deepopsctl deploy`"
         )
 
 
@@ -231,7 +250,7 @@ def _of_slurm(node: NodeStatus, slurm: SlurmState) -> Iterator[Finding]:
         elif slurm.controller_up:
             yield Finding(Severity.PROBLEM, here, "Slurm does not know it", "`deepopsctl deploy` adds it to Slurm")
         return
-    who = "Slurm" if known.reason_user == SLURM_USER else known.reason_user or "somebody"
+    who = "Slurm" if known.reason_user == SLURM_USER else known.reason_user or "an unknown user"
     since = f" since {known.reason_since.replace('T', ' ')}" if known.reason_since else ""
     reason = known.reason or "no reason given"
     if known.is_faulty:
@@ -250,5 +269,5 @@ def _fault_hint(known: SlurmNode) -> str:
     if "unexpectedly rebooted" in known.reason:
         return "`deepopsctl deploy` verifies it and returns it to service"
     if is_by_person(known.reason_user) and "DOWN" in known.flags:
-        return f"someone set it down; after the repair: {_RESUME}"
+        return f"a user set it down; after the repair: {_RESUME}"
     return "see `journalctl -u slurmd` there; `deepopsctl deploy` starts what should run"

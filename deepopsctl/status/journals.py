@@ -108,7 +108,7 @@ def _line(entry: Mapping[str, object]) -> dict[str, object]:
 
 
 def _text(value: object) -> str:
-    """journalctl writes bytes that are no text as a list of numbers, and a field that is there twice as a list."""
+    """journalctl writes bytes that are not text as a list of numbers, and a field that is there twice as a list."""
     if isinstance(value, list):
         if all(isinstance(each, int) for each in value):
             return bytes(value).decode("utf-8", "replace")

@@ -23,7 +23,7 @@ INTERFACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}")
 _URL = re.compile(r"(?:https?|file)://[A-Za-z0-9._~:/@%+-]+")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _FINGERPRINT = re.compile(r"[0-9A-F]{40}")
-# a package file is named NAME_VERSION_ARCH.deb
+# a package file is NAME_VERSION_ARCH.deb
 _ARCHIVE = re.compile(r".*/([a-z0-9][a-z0-9+.-]+)_([A-Za-z0-9.+~:%-]+)_([a-z0-9]+)\.deb")
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:+/-]*")
 
@@ -84,7 +84,7 @@ def check_source(storage_type: StorageType, settings: Mapping[str, object], modu
     if chosen not in modules:
         yield (
             f"{storage_type.value}.modules",
-            RefusedError(f"{shorten(chosen)!r} is no way to them", suggest(chosen, modules)),
+            RefusedError(f"{shorten(chosen)!r} is not a way to them", suggest(chosen, modules)),
         )
     if settings.get("archives") and settings.get("repository"):
         what = RefusedError("can't be set together with repository", "set either archives or repository")

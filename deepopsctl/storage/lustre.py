@@ -88,7 +88,7 @@ def _check_lnet(settings: Mapping[str, object], nids: Iterable[str]) -> Iterator
     networks, routes = _lists(settings, "networks"), _lists(settings, "routes")
     by = text_of(settings, "lnet", LNET[0])
     if by not in LNET:
-        yield "lustre.lnet", RefusedError(f"{shorten(by)!r} is no way to set up LNet", suggest(by, LNET))
+        yield "lustre.lnet", RefusedError(f"{shorten(by)!r} is not a way to set up LNet", suggest(by, LNET))
     for field, values in (("networks", networks), ("routes", routes)):
         for name in values:
             if not _NET.fullmatch(name):

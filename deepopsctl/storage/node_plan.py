@@ -17,7 +17,7 @@ from deepopsctl.text.answers import texts
 # a mount's source, type and options are the same on every platform that has a client for it
 _ANY = Platform("")
 # what users may not bring with a file, and the option by which an entry keeps it: root of any node that has a shared
-# file system can write a program there that runs with somebody else's rights on the others
+# file system can write a program there that runs with another user's rights on the others
 WITHHELD = {"nosuid": "suid", "nodev": "dev"}
 
 

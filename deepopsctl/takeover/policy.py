@@ -22,7 +22,7 @@ _STRUCTURE = frozenset({
     "switchname", *(key.lower() for key in OWNED_KEYS if key != "ProctrackType"),
 })  # fmt: skip
 _YES = frozenset({"yes", "true", "1", "up"})
-# nobody decided on these: the login user of deepopsctl would have an association without limits
+# the site did not choose these: the login user of deepopsctl would have an association without limits
 _ACCOUNTS = ("slurm_accounts_names", "slurm_accounts_users")
 
 

@@ -48,7 +48,7 @@ class Takeover:
     script: str = ""
 
     def document(self, *, written: bool) -> dict[str, object]:
-        """The JSON object; secrets are named, not shown."""
+        """The JSON object; secrets are listed, not shown."""
         return {
             "schema": 1,
             "command": "takeover",

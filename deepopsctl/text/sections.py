@@ -277,7 +277,7 @@ class ClusterFile(Section):
 def _keys(model: type[Section], within: Path) -> list[str]:
     """The keys that a section has, or one of the sections inside it."""
     for part in within:
-        # a name that somebody chose (`users: {alice: ...}`) leads to no other section
+        # a name that a user chose (`users: {alice: ...}`) leads to no other section
         if isinstance(part, str) and part in model.model_fields:
             inner: list[Any] = [model.model_fields[part].annotation]
             while inner and not (isinstance(inner[0], type) and issubclass(inner[0], Section)):

@@ -33,7 +33,7 @@ Stored = Mapping[str, NodeHardware]
 class ActionModule(ActionBase):
     """Arguments: cluster_dir, node_sets, compute and controllers (host names), confinement, packages (a register).
 
-    With `preliminary`, nothing is kept and nobody is warned: the nodes have not been asked yet.
+    With `preliminary`, nothing is kept and no warning is given: the nodes have not been asked yet.
     """
 
     _requires_connection = False

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.deepopsctl.cluster.plugins.plugin_utils.filters import filters_of
+
 from deepopsctl.gpus import cuda, driver as gpus_driver, notation
 
 FILE_MODE = "0644"
@@ -61,4 +63,4 @@ class FilterModule:
 
     def filters(self) -> dict[str, Any]:
         """Name -> function."""
-        return {"cuda_driver": cuda_driver, "cuda_plan": cuda_plan}
+        return filters_of(globals())

@@ -1,13 +1,32 @@
-"""What users find on the nodes: where homes are made, and the Slurm accounts of people."""
+"""What users find on the nodes: homes, spaces, modules, the way out, examples, and the Slurm accounts of people."""
 
-from collections.abc import Mapping, Sequence
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import date, datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from deepopsctl.environment import accounts, directory as directory_service, homes, reserved_names, wheels
+from ansible.errors import AnsibleFilterError
+from ansible_collections.deepopsctl.cluster.plugins.plugin_utils.filters import filters_of
+
+from deepopsctl.content import content_dir
+from deepopsctl.environment import (
+    accounts,
+    directory as directory_service,
+    homes,
+    modules,
+    proxy,
+    reserved_names,
+    spaces as spaces_of_users,
+    wheels,
+)
 from deepopsctl.node_programs._shared import identities
 from deepopsctl.storage import writer
+from deepopsctl.text.problems import RefusedError
+
+_T = TypeVar("_T")
 
 
 def environment_homes(
@@ -62,7 +81,7 @@ def environment_with_members(
 
 
 def environment_followed(directory: Mapping[str, Any], answer: Mapping[str, Any] | None) -> list[str]:
-    """The accounts in which nobody else than members of the directory's groups may submit jobs."""
+    """The accounts in which only members of the directory's groups may submit jobs."""
     return directory_service.followed(directory, answer or {}) if directory else []
 
 
@@ -94,8 +113,60 @@ def environment_counted(
 
 
 def environment_hidden(names: Sequence[str]) -> list[str]:
-    """These names, and all that nobody of a directory service may have."""
+    """These names, and all that no user of a directory service may have."""
     return sorted({*names, *reserved_names.hidden_names()})
+
+
+def environment_spaces_on(
+    entries: Sequence[Mapping[str, Any]], mounts: Sequence[Mapping[str, Any]], host: str
+) -> list[dict[str, str]]:
+    """The spaces that users of a node find: [{name, path, by, variable, link}]."""
+    return spaces_of_users.spaces_on(entries, writer.from_variable(mounts), host)
+
+
+def environment_spaces_made(
+    entries: Sequence[Mapping[str, Any]], mounts: Sequence[Mapping[str, Any]], host: str, first_choice: Sequence[str]
+) -> list[dict[str, object]]:
+    """Where a node makes the directories of users and groups: [{path, by, mounted}]."""
+    return spaces_of_users.spaces_made_on(entries, writer.from_variable(mounts), host, first_choice)
+
+
+def environment_declared_modules(
+    declared: Mapping[str, Any], directory: str, lines: Any, distributed: Any
+) -> dict[str, Any]:
+    """Templates, packages, and files of packages: {templates, packages, fetched, archives}."""
+    return _refusing(modules.declared_modules, declared, directory, lines, distributed)
+
+
+def environment_proxy(
+    expressions: Iterable[object], host: str, nodes: Iterable[str], addresses: Mapping[str, str] | None, port: int
+) -> dict[str, Any]:
+    """What a node has to know of the cluster's proxies: {url, addresses, listen}."""
+    names = [str(each) for each in expressions]
+    return asdict(_refusing(proxy.proxy_of, names, host, list(nodes), addresses, int(port)))
+
+
+def environment_proxy_clients(nodes: Iterable[str], addresses: Mapping[str, str] | None) -> list[str]:
+    """Addresses of the nodes that may use the proxies."""
+    return _refusing(proxy.clients, list(nodes), addresses)
+
+
+def environment_proxy_allowed(
+    hosts: Iterable[str],
+    services: Any,
+    chosen: Iterable[str],
+    nodes: Iterable[str] = (),
+    addresses: Mapping[str, str] | None = None,
+) -> list[str]:
+    """Names of the hosts that the proxies let pass."""
+    own = [*nodes, *(addresses or {}).values()]
+    return _refusing(proxy.allowed, list(hosts), services, list(chosen), own)
+
+
+def example_files(directory: str) -> list[dict[str, str]]:
+    """All scripts of examples/, in a directory of the node."""
+    scripts = sorted((content_dir() / "examples").glob("*.sh"))
+    return [{"path": f"{directory}/{path.name}", "content": path.read_text(encoding="utf-8")} for path in scripts]
 
 
 def _today() -> date:
@@ -103,23 +174,16 @@ def _today() -> date:
     return datetime.now(timezone.utc).date()
 
 
+def _refusing(function: Callable[..., _T], *arguments: Any) -> _T:
+    try:
+        return function(*arguments)
+    except RefusedError as error:
+        raise AnsibleFilterError(f"{error.message}: {error.hint}") from error
+
+
 class FilterModule:
     """Registers the filters."""
 
     def filters(self) -> dict[str, Any]:
         """Name -> function."""
-        return {
-            "environment_conflicts": environment_conflicts,
-            "environment_counted": environment_counted,
-            "environment_hidden": environment_hidden,
-            "environment_homes": environment_homes,
-            "environment_with_members": environment_with_members,
-            "environment_followed": environment_followed,
-            "environment_with_listed": environment_with_listed,
-            "environment_directory_accounts": environment_directory_accounts,
-            "environment_policy": environment_policy,
-            "environment_dates": environment_dates,
-            "environment_wheel_hashes": environment_wheel_hashes,
-            "environment_expired": environment_expired,
-            "environment_sorted": environment_sorted,
-        }
+        return filters_of(globals())

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible.module_utils.parsing.convert_bool import boolean
+from ansible_collections.deepopsctl.cluster.plugins.plugin_utils.filters import filters_of
 
 from deepopsctl.monitoring.gpu_exporter_choice import plan_exporter
 
@@ -28,8 +29,8 @@ def gpu_exporters(names: Sequence[str], hostvars: Mapping[str, Any]) -> dict[str
 
 
 class FilterModule:
-    """What Ansible loads."""
+    """Registers the filters."""
 
     def filters(self) -> dict[str, Any]:
-        """Filters by name."""
-        return {"gpu_exporter_plan": gpu_exporter_plan, "gpu_exporters": gpu_exporters}
+        """Name -> function."""
+        return filters_of(globals())

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from ansible_collections.deepopsctl.cluster.plugins.plugin_utils.filters import filters_of
+
 from deepopsctl.ssh.host_keys import parse_host_key
 
 
@@ -24,7 +26,7 @@ def _pinned(text: str) -> dict[str, list[str]]:
     for line in text.splitlines():
         labels, _, rest = line.strip().partition(" ")
         key = parse_host_key(rest)
-        # @revoked, @cert-authority and comments are no pinned keys
+        # @revoked, @cert-authority and comments are not pinned keys
         if key is None or labels.startswith(("#", "@", "|")):
             continue
         for label in labels.split(","):
@@ -34,7 +36,8 @@ def _pinned(text: str) -> dict[str, list[str]]:
 
 
 class FilterModule:
-    """Filters for playbooks."""
+    """Registers the filters."""
 
     def filters(self) -> dict[str, Any]:
-        return {"host_keys": host_keys}
+        """Name -> function."""
+        return filters_of(globals())

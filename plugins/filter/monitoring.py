@@ -9,6 +9,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.deepopsctl.cluster.plugins.plugin_utils.filters import filters_of
+
 from deepopsctl.certificates import validity
 from deepopsctl.certificates.authority import Authority
 from deepopsctl.gpus import gres, notation
@@ -19,7 +21,6 @@ from deepopsctl.monitoring import (
     expected,
     ports,
     problems,
-    systemd_argument,
     targets,
     web_config,
 )
@@ -162,6 +163,12 @@ def monitoring_expected(cluster: Mapping[str, Any], members: Any) -> dict[str, o
     return expected.everything(_cluster_nodes(cluster, members), rules)
 
 
+def systemd_argument(word: str) -> str:
+    """A word of systemd's ExecStart that reaches the program as it is."""
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    return f'"{escaped}"' if any(letter in word for letter in " \t'\";\\") else escaped
+
+
 def _cluster_nodes(cluster: Mapping[str, Any], members: Any) -> list[MonitoredNode]:
     groups_of: dict[str, list[str]] = {}
     for group, names in members.items():
@@ -238,7 +245,7 @@ def _address(name: str, addresses: Mapping[str, object]) -> str:
         address = str(socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)[0][4][0])
     except OSError:
         return name
-    # its own name for itself, where that is the node itself: nobody else would reach it there
+    # its own name for itself, where that is the node itself: no other node would reach it there
     return name if address.startswith("127.") or address == "::1" else address
 
 
@@ -247,24 +254,4 @@ class FilterModule:
 
     def filters(self) -> dict[str, Any]:
         """Name -> function."""
-        return {
-            "host_port": host_port,
-            "monitoring_address": monitoring_address,
-            "monitoring_alert_problems": monitoring_alert_problems,
-            "monitoring_alert_routing": monitoring_alert_routing,
-            "monitoring_certificate": monitoring_certificate,
-            "monitoring_scraper": monitoring_scraper,
-            "monitoring_collectors": monitoring_collectors,
-            "monitoring_dashboards": monitoring_dashboards,
-            "monitoring_expected": monitoring_expected,
-            "monitoring_idle_mounts": monitoring_idle_mounts,
-            "monitoring_in_clear": monitoring_in_clear,
-            "monitoring_node_problems": monitoring_node_problems,
-            "monitoring_rules": monitoring_rules,
-            "monitoring_scraped_plan": monitoring_scraped_plan,
-            "monitoring_server": monitoring_server,
-            "monitoring_targets": monitoring_targets,
-            "monitoring_web_hash": monitoring_web_hash,
-            "node_program_files": node_program_files,
-            "systemd_argument": systemd_argument.systemd_argument,
-        }
+        return filters_of(globals())

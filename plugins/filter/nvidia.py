@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import packages_sources
+from ansible_collections.deepopsctl.cluster.plugins.plugin_utils.filters import filters_of
 
 from deepopsctl.gpus import discovery, driver as gpus_driver, driver_packages, gres, mig_layout, notation
 from deepopsctl.text import node_sets as text_node_sets
@@ -111,7 +112,7 @@ def nvidia_gdrcopy_plan(
     catalogue: Mapping[str, Any],
 ) -> dict[str, Any]:
     """GDRCopy's packages for a node, {name: version}, and whether with its kernel module; problems as sentences."""
-    # of a driver that came with the system nobody has said otherwise
+    # of a driver that came with the system nothing else is declared
     dkms = drivers.get(source, {}).get(platform, {}).get("dkms", True)
     host = driver_packages.GdrcopyHost(str(driver), bool(dkms), bool(container))
     plan = driver_packages.plan_gdrcopy(host, catalogue, wanted=bool(wanted))
@@ -142,17 +143,4 @@ class FilterModule:
 
     def filters(self) -> dict[str, Any]:
         """Name -> function."""
-        return {
-            "nvidia_declared": nvidia_declared,
-            "nvidia_driver_plan": nvidia_driver_plan,
-            "nvidia_driver_sources": nvidia_driver_sources,
-            "nvidia_expected": nvidia_expected,
-            "nvidia_probes": nvidia_probes,
-            "nvidia_refusals": nvidia_refusals,
-            "nvidia_driver_units": nvidia_driver_units,
-            "nvidia_dcgm_plan": nvidia_dcgm_plan,
-            "nvidia_domain": nvidia_domain,
-            "nvidia_imex_plan": nvidia_imex_plan,
-            "nvidia_gdrcopy_plan": nvidia_gdrcopy_plan,
-            "nvidia_mig_layouts": nvidia_mig_layouts,
-        }
+        return filters_of(globals())

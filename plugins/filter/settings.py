@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from typing import Any
 
 from ansible.errors import AnsibleFilterError
+from ansible_collections.deepopsctl.cluster.plugins.plugin_utils.filters import filters_of
 
 from deepopsctl.cluster.renamed import is_now, old_names
 
@@ -17,8 +19,8 @@ def settings_renamed(names: Iterable[str]) -> str:
 
 
 class FilterModule:
-    """What Ansible loads."""
+    """Registers the filters."""
 
-    def filters(self) -> dict[str, Callable[[Iterable[str]], str]]:
+    def filters(self) -> dict[str, Any]:
         """Name -> function."""
-        return {"settings_renamed": settings_renamed}
+        return filters_of(globals())

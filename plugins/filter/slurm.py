@@ -12,13 +12,15 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import platform as node_platform
+from ansible_collections.deepopsctl.cluster.plugins.plugin_utils.filters import filters_of
 
 from deepopsctl.gpus import notation
 from deepopsctl.model.cluster import Role
+from deepopsctl.node_programs._shared import slurm_effects
+from deepopsctl.node_programs._shared.system_directories import is_system_directory
 from deepopsctl.slurm import (
     billing as slurm_billing,
     conf as slurm_conf,
-    effects,
     failover,
     job_hooks,
     native_metrics,
@@ -29,7 +31,6 @@ from deepopsctl.slurm import (
     topology,
 )
 from deepopsctl.slurm.hardware import NodeHardware, parse_slurmd_report
-from deepopsctl.slurm.system_directories import is_system_directory
 from deepopsctl.text import node_sets as text_node_sets
 from deepopsctl.text.problems import RefusedError
 
@@ -135,7 +136,7 @@ def slurm_enforced(extra: Mapping[str, Any]) -> str:
 
 
 def slurm_needs_account(extra: Mapping[str, Any]) -> bool:
-    """Whether Slurm refuses a job of somebody without an account: all words but these say so."""
+    """Whether Slurm refuses a job of a user without an account: all words but these say so."""
     value = slurm_conf.format_value(_setting_or(extra, "AccountingStorageEnforce", "associations"))
     return not set(value.lower().split(",")) <= {"", "none", "nojobs", "nosteps"}
 
@@ -282,7 +283,7 @@ def slurm_job_map(extra: Mapping[str, Any], monitored: object) -> Mapping[str, o
 
 def slurm_generation(files: Mapping[str, str]) -> str:
     """Hash of what only a restarted slurmd picks up."""
-    return effects.slurmd_generation(files["slurm.conf"], files["cgroup.conf"], files["job_container.conf"])
+    return slurm_effects.slurmd_generation(files["slurm.conf"], files["cgroup.conf"], files["job_container.conf"])
 
 
 def slurm_job_container(directories: Any, version: object) -> str:
@@ -369,7 +370,7 @@ def slurm_conf_servers(hosts: Sequence[str], port: int | str) -> list[str]:
     return [host if int(port) == 6817 else f"{host}:{port}" for host in bare]
 
 
-def munge_key_hash(key: str) -> str:
+def _munge_key_hash(key: str) -> str:
     """SHA-256 of a munge key given in base64, as the vault has it."""
     return sha256(base64.b64decode("".join(key.split()))).hexdigest()
 
@@ -377,7 +378,7 @@ def munge_key_hash(key: str) -> str:
 def slurm_foreign_nodes(names: Sequence[str], hostvars: Mapping[str, Any], cluster: str, munge_key: str) -> list[str]:
     """Sentences for the nodes on which the gate found a Slurm of another cluster; those with the same in one."""
     nodes_of_sentence: dict[str, list[str]] = {}
-    key_hash = munge_key_hash(munge_key)
+    key_hash = _munge_key_hash(munge_key)
     for name in names:
         sentence = _foreign(hostvars[name].get("drift_check_result", {}).get("foreign"), cluster, key_hash)
         if sentence:
@@ -432,52 +433,4 @@ class FilterModule:
 
     def filters(self) -> dict[str, Any]:
         """Name -> function."""
-        return {
-            "fold_nodes": fold_nodes,
-            "slurm_conf_servers": slurm_conf_servers,
-            "slurm_failover_refusal": slurm_failover_refusal,
-            "slurm_foreign_nodes": slurm_foreign_nodes,
-            "slurm_unrestored_nodes": slurm_unrestored_nodes,
-            "slurm_addresses": slurm_addresses,
-            "slurm_is_reachable": slurm_is_reachable,
-            "slurm_cgroup_plugin": slurm_cgroup_plugin,
-            "slurm_fetched_files": slurm_fetched_files,
-            "slurm_untouched_nodes": slurm_untouched_nodes,
-            "slurm_job_map": slurm_job_map,
-            "slurm_needs": slurm_needs,
-            "slurm_needs_account": slurm_needs_account,
-            "slurm_unmet": slurm_unmet,
-            "slurm_refused_keys": slurm_refused_keys,
-            "slurm_refused_in_files": slurm_refused_in_files,
-            "slurm_connect_addresses": slurm_connect_addresses,
-            "slurm_generation": slurm_generation,
-            "slurm_gres_names": slurm_gres_names,
-            "slurm_job_container": slurm_job_container,
-            "slurm_site_programs": slurm_site_programs,
-            "slurm_gpu_types": slurm_gpu_types,
-            "slurm_gpus_by_node": slurm_gpus_by_node,
-            "slurm_closed": slurm_closed,
-            "slurm_enforced": slurm_enforced,
-            "slurm_shapes": slurm_shapes,
-            "slurm_readable": slurm_readable,
-            "slurm_jobs_on": slurm_jobs_on,
-            "slurm_gres_lines": slurm_gres_lines,
-            "slurm_domain_refusal": slurm_domain_refusal,
-            "slurm_domain_settings": slurm_domain_settings,
-            "slurm_native_refusal": slurm_native_refusal,
-            "slurm_plugstack_refusal": slurm_conf.plugstack_refusal,
-            "slurm_native_settings": slurm_native_settings,
-            "slurm_topology_lines": slurm_topology_lines,
-            "slurm_node_lines": slurm_node_lines,
-            "slurm_partition_lines": slurm_partition_lines,
-            "slurm_hop_refusal": slurm_hop_refusal,
-            "slurm_package_versions": slurm_package_versions,
-            "slurm_repository": slurm_repository,
-            "slurm_setting": slurm_setting,
-            "slurm_settings": slurm_settings,
-            "slurm_spool_directories": slurm_spool_directories,
-            "slurm_version_at_least": slurm_version_at_least,
-            "slurm_mpi_default": slurm_mpi_default,
-            "slurm_probes": slurm_probes,
-            "slurm_usage": slurm_usage,
-        }
+        return {**filters_of(globals()), "slurm_plugstack_refusal": slurm_conf.plugstack_refusal}

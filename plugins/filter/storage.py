@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from ansible_collections.deepopsctl.cluster.plugins.plugin_utils.filters import filters_of
+
 from deepopsctl.model.storage import Platform
 from deepopsctl.storage import (
     health_check,
@@ -158,17 +160,4 @@ class FilterModule:
 
     def filters(self) -> dict[str, Any]:
         """Name -> function."""
-        return {
-            "storage_expected": storage_expected,
-            "storage_exports": storage_exports,
-            "storage_health_check": storage_health_check,
-            "storage_outside": storage_outside,
-            "storage_plan": storage_plan,
-            "storage_quotas": storage_quotas,
-            "storage_rdma": storage_rdma,
-            "storage_seen": storage_seen,
-            "storage_steps": storage_steps,
-            "storage_unmanaged_mounts": storage_unmanaged_mounts,
-            "storage_unconfirmed": storage_unconfirmed,
-            "storage_wanted": storage_wanted,
-        }
+        return filters_of(globals())

@@ -140,7 +140,7 @@ def ensure_trust(step: node_step.Step, params: Mapping[str, Any], users: Sequenc
     login_hosts = with_addresses(params["login_hosts"]) if params["restricted"] else []
     compute_hosts = with_addresses(params["compute_hosts"])
     addresses = [address for host in login_hosts for address in host["addresses"]]
-    # before sshd believes anybody, and while it does
+    # before sshd believes any node, and while it does
     write_block(step, EQUIVALENT, login_files.equivalent(login_hosts))
     write_block(step, KNOWN_HOSTS, login_files.known_hosts(login_hosts + compute_hosts))
     changed = []
@@ -218,7 +218,7 @@ def uids(users: Sequence[str], groups: Sequence[str]) -> set[int]:
             entry = grp.getgrnam(group)
         except KeyError:
             continue
-        # it may be somebody's first group, which does not list them
+        # it may be a user's first group, which does not list them
         names += entry.gr_mem + [user.pw_name for user in pwd.getpwall() if user.pw_gid == entry.gr_gid]
     numbers = set()
     for name in names:
@@ -246,7 +246,7 @@ def main() -> None:
     )
     params = module.params
     params["limits"] = {key: str(value) for key, value in params["limits"].items() if value not in (None, "")}
-    # whoever this very call came as gets in again, whatever the inventory calls them
+    # the user that this very call came as gets in again, whatever the inventory calls them
     users = list(dict.fromkeys(["root", *params["administrators"], *filter(None, [os.environ.get("SUDO_USER")])]))
     os.umask(0o022)
     step = node_step.Step(module)

@@ -89,10 +89,12 @@ def swap(module: AnsibleModule, noted: node_changes.Noted, key: bytes, ids: tupl
 
 def restart(module: AnsibleModule) -> None:
     """munged with the key that is on disk, tried by itself."""
-    failed, output = slurm_readiness.run(["systemctl", "restart", UNIT], seconds=90)
+    failed, output = slurm_readiness.run_merged(["systemctl", "restart", UNIT], seconds=90)
     if not failed:
         pipe = ["sh", "-c", "munge --no-input | unmunge --no-output"]
-        failed, output = wait_until(lambda: slurm_readiness.run(pipe), ANSWER_S, 0.2, lambda answer: not answer[0])
+        failed, output = wait_until(
+            lambda: slurm_readiness.run_merged(pipe), ANSWER_S, 0.2, lambda answer: not answer[0]
+        )
     if not failed:
         return
     words = slurm_readiness.last_line(output)
@@ -100,7 +102,7 @@ def restart(module: AnsibleModule) -> None:
 
 
 def verify(module: AnsibleModule, credential: str, signer: str) -> None:
-    _status, output = slurm_readiness.run(["unmunge"], text=credential)
+    _status, output = slurm_readiness.run_merged(["unmunge"], text=credential)
     wrong = slurm_readiness.credential_sentence(output, signer)
     if wrong:
         module.fail_json(msg=wrong, hint="see `journalctl -u munge` there")

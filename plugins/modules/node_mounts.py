@@ -8,9 +8,9 @@ module: node_mounts
 short_description: Mount file systems by systemd units, and unmount those that are no longer wanted
 description:
   - Writes a mount unit, and an automount unit where asked, for each mount, enables it and starts it. What an earlier
-    call installed and this one does not want is removed, nothing else. A path on which somebody else has mounted
+    call installed and this one does not want is removed, nothing else. A path on which another program has mounted
     something is refused, unless it is the same.
-  - Options that the kernel can change in use are changed so. Whatever else needs an unmount waits until nobody uses
+  - Options that the kernel can change in use are changed so. Whatever else needs an unmount waits until no process uses
     the mount. On a compute node that means that no job runs there and none may start meanwhile, so it is drained for
     that moment. What has to wait is returned in RV(deferred), and leaves no record for
     M(deepopsctl.cluster.drift_check).
@@ -29,7 +29,7 @@ options:
       unit: {description: Name of the mount unit., type: str, required: true}
       text: {description: Its text., type: str, required: true}
       automount: {description: Text of the automount unit; empty for none., type: str, default: ""}
-      required: {description: Whether the node is no good without it., type: bool, default: false}
+      required: {description: Whether the node can't serve without it., type: bool, default: false}
       client: {description: The client of M(deepopsctl.cluster.storage_client) that it needs; empty for none., type:
         str, default: ""}
   only_missing:

@@ -28,8 +28,8 @@ options:
   people:
     description:
       - The cluster's users and their groups, with keys, expiry and homes. The node's files are replaced once for all of
-        them. An account with the same name and id is adopted; where an id or a name is somebody else's, nothing is
-        changed. Nobody is removed, who is no longer declared is expired.
+        them. An account with the same name and id is adopted; where another account has an id or a name, nothing is
+        changed. No account is removed, one that is no longer declared expires.
     type: dict
     suboptions:
       people:
@@ -109,7 +109,7 @@ options:
   owned:
     description:
       - Whether what an earlier call of the step installed, and this one does not want, is removed. What was there
-        before is not, and neither is a package that somebody's own package needs. A step that wants nothing leaves no
+        before is not, and neither is a package that a package of the site needs. A step that wants nothing leaves no
         record.
     type: bool
     default: false
@@ -256,7 +256,7 @@ options:
     description:
       - Users of that MariaDB who log in as the system account of the same name, without a password and without rights
         to any data; the server's counters and settings are for everybody who may log in. For an I(owned) step. A user
-        that somebody else created is left unchanged. Where MariaDB does not answer, the next deploy tries again.
+        that was created otherwise is left unchanged. Where MariaDB does not answer, the next deploy tries again.
     type: list
     elements: str
     default: []

@@ -100,7 +100,7 @@ INITRAMFS = "/usr/sbin/update-initramfs"
 
 
 def stop_daemons() -> None:
-    """Those that run are stopped, and noted to be started by whoever loads the driver."""
+    """Those that run are stopped, and noted to be started by the step that loads the driver."""
     for unit, facts in sorted(node_services.show(list(nvidia_branch.DAEMONS)).items()):
         if node_services.is_active(facts):
             node_record.mark_pending(unit, "another branch of the driver")

@@ -7,8 +7,8 @@ DOCUMENTATION = r"""
 module: python_wheels
 short_description: Unpack pinned wheels into a directory, or remove it
 description:
-  - Unpacks wheels, checked by their hash, into I(path), all of their files or none. Nothing is installed for anybody
-    else - no Python package, no linker path - it takes no pip and no virtual environment, and a newer Python on the
+  - Unpacks wheels, checked by their hash, into I(path), all of their files or none. Nothing is installed for others -
+    no Python package, no linker path - it takes no pip and no virtual environment, and a newer Python on the
     node does not break it. An action plugin of the same name copies the wheels that are missing, fetched once by the
     control machine.
   - The Python files of all wheels are unpacked together into I(path), with their licences. Of a wheel with C(files)

@@ -9,7 +9,7 @@ short_description: Configure QOS, accounts, users and their limits as declared
 description:
   - Reads what Slurm has in four calls of C(sacctmgr), adds and modifies what differs, and reads it again.
   - Nothing is ever removed. QOS, accounts and users that are not declared are a site's own and stay; so do limits
-    that somebody set manually on declared ones. A limit that an earlier call set and that is no longer declared is
+    that were set manually on declared ones. A limit that an earlier call set and that is no longer declared is
     unset.
 options:
   cluster: {description: Slurm's cluster name., type: str, required: true}
@@ -35,7 +35,7 @@ options:
     type: dict
     default: {}
   name_undeclared:
-    description: Whether warnings name what nobody declares.
+    description: Whether warnings name what is not declared.
     type: bool
     default: true
   closed_users:
@@ -50,7 +50,7 @@ options:
     default: []
   followed_accounts:
     description:
-      - Accounts in which nobody may submit jobs but who is declared there, in I(policy) or I(others). All others in
+      - Accounts in which only users who are declared there may submit jobs, in I(policy) or I(others). All others in
         them are closed, not removed.
     type: list
     elements: str
@@ -321,7 +321,7 @@ def main() -> None:
     params, sacctmgr = module.params, new_sacctmgr(module)
     wanted = slurm_accounting.desired_state(params["accounts"], params["users"], params["policy"])
     # before the first deploy there is nothing to ask
-    bare = module.check_mode and (not shutil.which("sacctmgr") or not sacctmgr.run("show", "cluster").ok)
+    bare = module.check_mode and (not shutil.which("sacctmgr") or not sacctmgr.call("show", "cluster").ok)
     with node_errors.fail_on_error(module.fail_json):
         noted = write_names(module)
         if bare and os.path.exists(OWNED):

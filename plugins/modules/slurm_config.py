@@ -77,7 +77,7 @@ options:
     suboptions:
       names: {description: The nodes., type: list, elements: str, required: true}
       needed_by: {description: "What needs it, a key of slurm.conf or of cluster.yml.", type: str, required: true}
-      message: {description: What is missing and where., type: str, required: true}
+      problem: {description: What is missing and where., type: str, required: true}
       new: {description: Whether it was not asked for before., type: bool, default: false}
   start_timeout:
     description: Seconds that slurmctld may take to answer after a restart, before the old configuration is put back.
@@ -168,7 +168,7 @@ SPEC = {
         "options": {
             "names": {"type": "list", "elements": "str", "required": True},
             "needed_by": {"required": True},
-            "message": {"required": True},
+            "problem": {"required": True},
             "new": {"type": "bool", "default": False},
         },
     },
@@ -302,7 +302,7 @@ def refusals(
     obstacles = slurm_spank.obstacles(installed(), files[path_of(module.params, PLUGSTACK)])
     if obstacles:
         return [("; ".join(obstacles), slurm_spank.HINT)]
-    lacking = [entry["message"] for entry in unmet(module.params, files, current, changes)[0]]
+    lacking = [entry["problem"] for entry in unmet(module.params, files, current, changes)[0]]
     if lacking:
         return [("; ".join(lacking), UNMET)]
     script = current.get(path_of(module.params, SCRIPT))
@@ -490,7 +490,7 @@ def main() -> None:
     entries += remove_obsolete(noted, params)
     result = {"effect": effect.name.lower(), "keys": keys, "changed": bool(entries), "changes": entries}
     result["diff"] = noted.diffs
-    warnings += [entry["message"] for entry in unmet(params, files, current, differing)[1]]
+    warnings += [entry["problem"] for entry in unmet(params, files, current, differing)[1]]
     if module.check_mode:
         answer = node_changes.refused(blocked)
         module.exit_json(**{**result, **answer, "deepops_warnings": [*answer["deepops_warnings"], *warnings]})

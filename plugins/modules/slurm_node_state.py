@@ -9,14 +9,14 @@ short_description: Drain, resume, reserve and release nodes in Slurm
 description:
   - Runs on the primary controller, with C(become), or with O(local) on the node itself. A node that a person drained or
     set down stays so.
-  - C(drained) leaves running jobs to their end. A node that somebody else drained keeps their reason.
+  - C(drained) leaves running jobs to their end. A node that another user drained keeps their reason.
   - C(resumed) ends deepopsctl's own drains. Any other drained node is refused by name, with who and why, and the
     others are resumed.
   - C(reserved) puts nodes, whether they have registered or not, in a reservation for O(user) alone, so that only jobs
     of the validation start there, and forgets that they were away. With O(registered) it waits until they answer.
   - C(released) takes them out of the reservation.
   - C(rebooted) has Slurm drain nodes, and reboot each when its jobs have ended; then it has the state O(next_state).
-    Nodes that somebody else drained, or that Slurm can't reboot, are named instead.
+    Nodes that another user drained, or that Slurm can't reboot, are listed instead.
   - C(out_of_service) drains nodes and takes them out of the reservation; with O(cancel_jobs) their jobs are cancelled.
   - With O(local), C(drained) does nothing where slurmd does not run, waits for the jobs of this node, and fails when
     O(timeout) is over; the node stays drained. C(resumed) ends only a drain for this O(reason), once slurmd has

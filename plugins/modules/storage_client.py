@@ -223,7 +223,7 @@ def hold_together(step: Step) -> list[str]:
     wanted = sorted(names if step.dry else present) + kernel
     held = node_packages.held()
     free = [name for name in wanted if name not in held]
-    # before it happens, so that a cut-off run leaves no hold that nobody knows of
+    # before it happens, so that a cut-off run leaves no hold without a record
     step.remember(set(step.managed_packages()) | set(free))
     for name in free:
         step.noted.did("hold", name, "hold")

@@ -9,8 +9,8 @@ short_description: Set limits of users or projects on exported directories
 description:
   - Refuses, before anything is touched, a file system that can't have the quotas; says what to do. Nothing is ever
     unmounted here. Where ext4 counts already, limits are made to hold now, and from boot on by a word in C(/etc/fstab).
-  - Sets what differs, and takes back limits that an earlier call set and this one does not want. Limits that somebody
-    else set are left alone, but those of accounts that the default is for.
+  - Sets what differs, and takes back limits that an earlier call set and this one does not want. Limits that others
+    set are left alone, but those of accounts that the default is for.
   - Projects get their number on everything in their directory, and lines of their own in C(/etc/projects) and
     C(/etc/projid).
 extends_documentation_fragment: deepopsctl.cluster.recorded
@@ -47,7 +47,7 @@ differences:
   description: By directory of an export, the C(differences) that a deploy would set, or the C(problem).
   type: dict
   returned: "with O(compare=true)"
-waiting: {description: Directories that are no project yet., type: list, elements: str, returned: always}
+waiting: {description: Directories that are not a project yet., type: list, elements: str, returned: always}
 """
 
 import os

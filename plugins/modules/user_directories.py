@@ -10,8 +10,8 @@ description:
   - Makes what is missing, a user's as USER:USER 0700, a group's as root:GROUP 2770. What is there stays as it is,
     owner and mode too, and nothing is ever removed.
   - Users own what is in these directories, so no link is followed. A space in which others than root may write is
-    refused, since whoever makes a name there first would own what a new user's variable points to.
-  - A name that somebody else has is left alone, and fails the call after all other directories are made.
+    refused, since the user who makes a name there first would own what a new user's variable points to.
+  - A name that another user has is left alone, and fails the call after all other directories are made.
 extends_documentation_fragment: deepopsctl.cluster.recorded
 options:
   spaces:
@@ -46,7 +46,7 @@ EXAMPLES = r"""
 RETURN = r"""
 changes: {description: What was done., type: list, elements: dict, returned: always}
 conflicts: {description: Directories that could not be made., type: list, elements: str, returned: always}
-taken: {description: Names that somebody else has., type: list, elements: str, returned: always}
+taken: {description: Names that another user has., type: list, elements: str, returned: always}
 """
 
 import contextlib
@@ -104,8 +104,8 @@ def open_space(path: str) -> int:
     os.close(handle)
     raise node_errors.HintedError(
         f"others than root may write in {path} (user id {status.st_uid}, mode {stat.S_IMODE(status.st_mode):04o}): "
-        "whoever makes a user's directory first would own it",
-        "chown root:root and chmod 755 it, on its file server if root is nobody there",
+        "the user who makes a directory first would own it",
+        "chown root:root and chmod 755 it, on its file server if that squashes root",
     )
 
 
@@ -135,7 +135,7 @@ def is_unfinished(handle: int, name: str) -> bool:
 
 
 def make(handle: int, name: str, uid: int, gid: int, mode: int) -> None:
-    """The directory, root's own until it has its mode. Raises PermissionError where root is nobody."""
+    """The directory, root's own until it has its mode. Raises PermissionError where root is squashed."""
     missing = owner_of(handle, name) == ()
     if missing:
         os.mkdir(name, 0o700, dir_fd=handle)
@@ -158,7 +158,7 @@ def make(handle: int, name: str, uid: int, gid: int, mode: int) -> None:
 def ensure(
     noted: node_changes.Noted, path: str, directories: Sequence[tuple[str, int, int, int]]
 ) -> tuple[dict[str, list[int]], list[str], list[str]]:
-    """Make the missing ones of a space; returns (those that are as they should be, conflicts, names somebody has)."""
+    """Make the missing ones of a space; returns (those that are as they should be, conflicts, names of others)."""
     made: dict[str, list[int]] = {}
     conflicts, taken, refused = [], [], []
     handle = open_space(path)

@@ -1,4 +1,4 @@
-"""A small cluster, and the public key of somebody who uses it."""
+"""A small cluster, and the public key of a user of it."""
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGKczsoBPo43NtEQHvc+z86TsLja6MMT2wg6OjUJBJVp alice@laptop"
 CLUSTER = """\

@@ -1,7 +1,8 @@
 """Recorded output of the commands of three releases of Slurm on one small cluster, and the metrics made of it.
 
 Recorded on a controller with five nodes of which one never came, two partitions, a third without nodes, two drained
-nodes (one with a reason of two lines), running and pending jobs, a job array and a held job.
+nodes (one with a reason of two lines), running and pending jobs, a job array and a held job. The pages of 26.05 are
+without their HELP and TYPE.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from deepopsctl.cluster.secrets import encrypt, new_secrets
 from deepopsctl.run.events import Event
 from deepopsctl.run.outcome import RunOutcome
 from deepopsctl.run.request import RunRequest
-from deepopsctl.run.runner import run
+from deepopsctl.run.runner import run_playbooks
 from tests.support.cluster import wait_until
 from tests.support.ports import free_port
 
@@ -60,7 +60,7 @@ class Site:
 
     def run(self, tasks: str, watch: Callable[[Event], None] = lambda event: None, **wanted: Any) -> RunOutcome:
         self.write_playbook("slurm", play(tasks))
-        return run(RunRequest(self.directory, "slurm", content=self.content, **wanted), watch)
+        return run_playbooks(RunRequest(self.directory, "slurm", content=self.content, **wanted), watch)
 
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
         """Start the command line, as a shell would; under nohup a closed terminal would be ignored."""

@@ -16,7 +16,7 @@ from tests.support.files import write_program
 from tests.support.local_ansible import Played, play
 from tests.support.paths import ROOT
 
-# a port that nobody listens at
+# a port at which nothing listens
 NOWHERE = "http://127.0.0.1:9"
 LIBRARY = {
     "package": "none",

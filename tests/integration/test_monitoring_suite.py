@@ -72,7 +72,7 @@ def away(_path: str) -> tuple[int, str]:
 
 @pytest.fixture(scope="module")
 def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
-    """n1 is a real node exporter, n2 has a clock of its own, n3 nobody has started; n4 is in no cluster.yml."""
+    """n1 is a real node exporter, n2 has a clock of its own, n3 is not started; n4 is in no cluster.yml."""
     directories = {name: tmp_path_factory.mktemp(name) for name in ("prometheus", "alertmanager", "texts")}
     rules = directories["prometheus"] / "rules"
     rules.mkdir()
@@ -277,8 +277,8 @@ class TestAlerts:
         assert there == []
 
     def test_where_no_receiver_has_an_address_no_route_is_needed(self, monitored: Monitored, tmp_path: Path) -> None:
-        nobody = {"route": {"receiver": "nobody"}, "receivers": [{"name": "nobody"}]}
-        with servers.alertmanager(tmp_path, nobody) as other:
+        unrouted = {"route": {"receiver": "nobody"}, "receivers": [{"name": "nobody"}]}
+        with servers.alertmanager(tmp_path, unrouted) as other:
             checks = self.tried(monitored, service(other))
 
         assert checks["alert-arrives"]["status"] == "pass", checks

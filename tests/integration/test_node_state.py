@@ -102,7 +102,7 @@ def tasks_for(directory: Path) -> list[dict[str, Any]]:
         return {"step": "one", "directories": [], "probes": {}, "files": [{**mine, **file}]}
 
     new_secret = {**desired["files"][1], **secret(f"password={OTHER_SECRET}\n")}
-    nobody = {**plain, "owner": "nobody-has-this-name"}
+    unknown = {**plain, "owner": "nobody-has-this-name"}
     unit = {"name": "no-such-unit-anywhere.service", "restart_on": [plain["path"]]}
     in_check_mode = [
         state("first, in check mode", check=True),
@@ -134,8 +134,8 @@ def tasks_for(directory: Path) -> list[dict[str, Any]]:
         state("no base64", **one_file(path=f"{directory}/etc/bad", secret_base64=f"{SECRET}!")),
     ]
     refused = [
-        state("nobody", files=[nobody]),
-        state("nobody, in check mode", check=True, files=[nobody]),
+        state("unknown owner", files=[unknown]),
+        state("unknown owner, in check mode", check=True, files=[unknown]),
         state(
             "refused",
             files=[{**plain, "content": "three\n", "validate": ["sh", "-c", "echo line 1 is odd; exit 1"]}],
@@ -143,7 +143,7 @@ def tasks_for(directory: Path) -> list[dict[str, Any]]:
         ),
         state("file for a directory", directories=[{"path": plain["path"], **mine}]),
         state("directory for a file", **one_file(path=f"{directory}/etc", content="x")),
-        # in check mode only: whoever breaks the guard must not lose /tmp of this host
+        # in check mode only: if the guard is broken, this host must not lose /tmp
         state("system's directory, in check mode", check=True, directories=[{"path": "/tmp", "mode": "0700", **mine}]),
         state(
             "link to one, in check mode",
@@ -151,7 +151,7 @@ def tasks_for(directory: Path) -> list[dict[str, Any]]:
             directories=[{"path": f"{directory}/link", "mode": "0700", **mine}],
         ),
         state("everybody's directory", directories=[{"path": f"{directory}/open", "mode": "0700", **mine}]),
-        state("somebody's directory", directories=[{"path": f"{directory}/somebodys", "mode": "0700", **mine}]),
+        state("a user's directory", directories=[{"path": f"{directory}/users", "mode": "0700", **mine}]),
         gate("gate, after refusals"),
         state("no record", **{**one_file(path=f"{directory}/etc/x", content="x"), "digest": ""}),
         gate("gate, no record", steps=("one",)),
@@ -195,7 +195,7 @@ def tasks_for(directory: Path) -> list[dict[str, Any]]:
         owned("things", **both),
         owned("fewer, in check mode", check=True, directories=directories[:1], files=[present]),
         owned("fewer", directories=directories[:1], files=[present]),
-        edit("somebody else's", content="y", dest=f"{directory}/own/kept/other"),
+        edit("another user's", content="y", dest=f"{directory}/own/kept/other"),
         owned("none, in check mode", check=True),
         owned("none"),
         owned("none again"),
@@ -236,9 +236,9 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Node:
     (directory / "link").symlink_to("/tmp")
     (directory / "open").mkdir()
     (directory / "open").chmod(0o1777)
-    (directory / "somebodys").mkdir()
+    (directory / "users").mkdir()
     if is_root:
-        shutil.chown(directory / "somebodys", "nobody")
+        shutil.chown(directory / "users", "nobody")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(load("node.record"), "STATE", str(directory / "state"))
         results = tuple(done(task) for task in tasks_for(directory))
@@ -246,7 +246,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Node:
 
 
 def done(task: dict[str, Any]) -> TaskResult:
-    """A task's result; files of this host are changed as somebody else would."""
+    """A task's result; files of this host are changed as another user would."""
     name, check = task["name"], task.get("check_mode", False)
     for module in ("node_state", "drift_check"):
         if arguments := task.get(f"deepopsctl.cluster.{module}"):
@@ -328,7 +328,7 @@ class TestCheckMode:
         assert not any("diff" in change for change in node["first"].data["changes"])
 
     def test_an_owner_that_a_package_would_make_is_no_error(self, node: Node) -> None:
-        assert node["nobody, in check mode"].status == "ok"
+        assert node["unknown owner, in check mode"].status == "ok"
 
     def test_another_host_name_is_shown(self, node: Node) -> None:
         assert "set the hostname to other-name" in node.actions("other name, in check mode")
@@ -370,8 +370,8 @@ class TestDirectoriesOfOthers:
 
     @needs_root
     def test_the_owner_of_a_users_directory_does_not_change(self, node: Node) -> None:
-        assert "belongs to nobody" in node["somebody's directory"].data["msg"]
-        assert pwd.getpwuid((node.directory / "somebodys").stat().st_uid).pw_name == "nobody"
+        assert "belongs to nobody" in node["a user's directory"].data["msg"]
+        assert pwd.getpwuid((node.directory / "users").stat().st_uid).pw_name == "nobody"
 
 
 class TestOwned:
@@ -422,7 +422,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("task", "message"),
         [
-            ("nobody", "etc/plain.conf: user nobody-has-this-name or group "),
+            ("unknown owner", "etc/plain.conf: user nobody-has-this-name or group "),
             ("file for a directory", "etc/plain.conf: Not a directory"),
             ("directory for a file", "etc: "),
             ("no base64", "etc/bad: its content is not base64"),

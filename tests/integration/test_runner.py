@@ -16,7 +16,7 @@ from deepopsctl.run.events import Event, HostResult, TaskStarted
 from deepopsctl.run.lock import cluster_lock
 from deepopsctl.run.outcome import Failure, RunOutcome, reduce
 from deepopsctl.run.request import RunRequest
-from deepopsctl.run.runner import run, run_readonly
+from deepopsctl.run.runner import run_playbooks, run_readonly
 from deepopsctl.status.cluster import TIMED_OUT
 from tests.integration.sites import MODULE, Site, make_site, make_unreachable, play
 from tests.support.files import write_program
@@ -155,7 +155,9 @@ def test_a_node_that_is_lost_in_one_component_blocks_no_other_from_the_next(site
         play("- name: Two\n  command: 'true'\n- name: B\n  fail: {msg: b}\n  when: inventory_hostname == 'ctl1'\n"),
     )
 
-    outcome = run(RunRequest(site.directory, "first", more=("slurm",), content=site.content), lambda event: None)
+    outcome = run_playbooks(
+        RunRequest(site.directory, "first", more=("slurm",), content=site.content), lambda event: None
+    )
 
     assert outcome.exit_code == ExitCode.FAILED
     assert [(each.component, each.task) for each in outcome.summary.failures] == [("slurm", "B"), ("first", "One")]

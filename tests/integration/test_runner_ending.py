@@ -72,7 +72,7 @@ def test_kill_9_ends_ansible_as_well_and_the_next_run_works(site: Site) -> None:
     process = napping(site)
     process.kill()
     process.communicate(timeout=120)
-    wait_until("nobody sleeps", lambda: sleepers() == 0)
+    wait_until("no process sleeps", lambda: sleepers() == 0)
     killed = site.last_run()
     site.write_playbook("slurm", play("- name: Begin\n  debug: {msg: x}\n"))
 

@@ -136,7 +136,7 @@ STORIES = (
     Story("mpi everywhere", ("mpi1", "mpi2"), "mpi", register="mpi"),
     Story("mpi of packages that were there", ("mpi1", "mpi3"), "mpi", register="mpi"),
     Story("mpi missing on one", ("mpi1", "mpi4"), "mpi", register="mpi"),
-    Story("mpi where nobody knows of one", ("mpi1", "failed1"), "mpi", register="mpi"),
+    Story("mpi where no program knows of one", ("mpi1", "failed1"), "mpi", register="mpi"),
     Story("controller not reached", ("gpu01",), "limited", controllers=("ctl2",)),
 )
 
@@ -313,7 +313,7 @@ class TestConfinement:
         ("mpi everywhere", True),
         ("mpi of packages that were there", True),
         ("mpi missing on one", False),
-        ("mpi where nobody knows of one", True),
+        ("mpi where no program knows of one", True),
         # the gate came before the packages: what it saw of nodes with work counts for nothing
         ("first", False),
     ],

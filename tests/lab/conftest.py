@@ -62,17 +62,9 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedCluster]:
         cluster.discard()
 
 
-def one_cluster(request: pytest.FixtureRequest) -> bool:
-    """Whether these are the tests of `make test`: whatever cluster they have otherwise, there they share one."""
-    return str(request.config.option.markexpr).startswith("every_change")
-
-
 @pytest.fixture(scope="session")
-def second(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedCluster]:
+def second(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedCluster]:
     """Another one, for a second run of such tests in parallel with the first: what `battered` is about."""
-    if one_cluster(request):
-        yield request.getfixturevalue("shared")
-        return
     cluster = SharedCluster(f"{PREFIX}-battered", tmp_path_factory)
     try:
         yield cluster
@@ -98,7 +90,7 @@ def skip_after_a_failure(cluster: SharedCluster, session: pytest.Session) -> Ite
 
 @pytest.fixture(scope="module")
 def bare(sound: SharedCluster) -> LabCluster:
-    """Nodes on which nobody has deployed anything, for tests that leave them as they were."""
+    """Nodes on which nothing was deployed, for tests that leave them as they were."""
     return sound.bare()
 
 
@@ -131,7 +123,8 @@ def expendable(shared: SharedCluster) -> Iterator[LabCluster]:
 @pytest.fixture(scope="session")
 def monitored(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MonitoredCluster]:
     """A controller and a node (and by one of the tests a second) with Slurm and monitoring, for all tests of that."""
-    if one_cluster(request):
+    # in `make test` the shared cluster becomes one
+    if str(request.config.option.markexpr).startswith("every_change"):
         yield monitor(request.getfixturevalue("shared").deployed())
         return
     with fresh_monitored(f"{PREFIX}-monitored", tmp_path_factory, "--compute", "1", settings=OPTIONAL) as made:

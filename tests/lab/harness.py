@@ -164,7 +164,7 @@ class SharedCluster:
         self._age = Age.BARE
 
     def bare(self) -> LabCluster:
-        """A controller and two nodes with two simulated GPUs, reached by key; nobody has deployed anything there."""
+        """A controller and two nodes with two simulated GPUs, reached by key; nothing was deployed there."""
         if self._age != Age.BARE:
             self.discard()
         return self._there()

@@ -1,4 +1,4 @@
-"""Jobs whose names and comments try to be something else for whoever reads them."""
+"""Jobs whose names and comments try to be something else for their readers."""
 
 from __future__ import annotations
 

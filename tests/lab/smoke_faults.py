@@ -165,7 +165,7 @@ DAMAGES = (
         },
     ),
     Damage(
-        "a submit command that loses what is asked for, homes nobody may write to",
+        "a submit command that loses what is asked for, homes that no user may write to",
         (
             ("ctl1", LOSING_SBATCH, "rm /usr/local/bin/sbatch"),
             *((node, "chown root: ~ubuntu", "chown ubuntu: ~ubuntu") for node in COMPUTE),

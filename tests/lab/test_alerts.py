@@ -124,7 +124,7 @@ def test_an_alert_that_fires_is_sent_and_drains_its_node_until_it_has_really_end
     # an Alertmanager that does not answer is not one without alerts
     cluster.root("ctl1", "systemctl kill --signal=STOP prometheus-alertmanager")
     try:
-        wait_until("nobody answers", lambda: figure(cluster, "up") == "0", details=lambda: words(cluster))
+        wait_until("no node answers", lambda: figure(cluster, "up") == "0", details=lambda: words(cluster))
         assert "DRAIN" in node(cluster)
     finally:
         cluster.root("ctl1", "systemctl kill --signal=CONT prometheus-alertmanager")

@@ -71,7 +71,7 @@ def test_a_lost_controller_comes_back_with_its_queue_its_history_and_its_running
     spec = cluster.directory / "cluster.yml"
     spec.write_text(spec.read_text("utf-8").replace("ctl1", "head1"), "utf-8")
     cluster.deepopsctl("ssh", "setup", "--accept-new-keys", "head1", "--password-file", str(cluster.password_file))
-    # podman mounts it, so that nobody can replace it
+    # podman mounts it, so that it can't be replaced
     cluster.root("ctl1", "umount /etc/hostname")
     cluster.root("ctl1", "systemctl mask --quiet slurmctld")
     assert not json.loads(cluster.deepopsctl("restore", "--yes", "--json", ok=False).stdout)["ok"]
@@ -99,7 +99,7 @@ def test_a_lost_controller_comes_back_with_its_queue_its_history_and_its_running
     assert cluster.root("cn01", "pgrep -x -f 'sleep 10000'") == pid
     assert int(submit(cluster, "--wait --wrap hostname")) > int(waits) + 1000
     assert cluster.changed(cluster.deploy()) == {"head1": 0, "cn01": 0, "cn02": 0}
-    # a job of the lost controller reports its end to the new one, and what waited for it runs
+    # a job of the lost controller reports its end to the new one, and jobs that depend on it run
     cluster.root("cn01", f"kill {pid}")
     wait_until("both jobs ended", lambda: state_of(cluster, runs) == state_of(cluster, waits) == "")
     ended = cluster.root("ctl1", f"sacct -nXP -o state -j {runs},{waits}")
@@ -115,7 +115,7 @@ def test_a_cluster_that_was_not_lost_is_left_alone(cluster: LabCluster) -> None:
     assert set(cluster.changed(cluster.deploy()).values()) == {0}
 
 
-# run by root of the controller: the newest set again as somebody with the repository's password could change it
+# run by root of the controller: the newest set again as a user with the repository's password could change it
 HOSTILE = """
 import hashlib, json, os, subprocess, sys
 config = json.load(open("/etc/deepopsctl/backup.json"))

@@ -17,7 +17,7 @@ from tests.lab.harness import LabCluster
 from tests.support.cluster import DEEPOPSCTL, PATIENCE_S, wait_until
 from tests.support.node_modules import COLLECTIONS
 
-# how long is waited for what will not come; what may come on a busy host has its usual time
+# how long to wait for what will not come; what may come on a busy host has its usual time
 HASTY = ("--full", "-e", "slurmd_verify_timeout=12")
 HASTY_CONTROLLER = ("--full", "-e", "slurmctld_verify_timeout=12")
 # systemd runs munged so until the drop-in is gone: a line of its [Service] section is the damage
@@ -71,7 +71,7 @@ def damaged(cluster: LabCluster, node: str, damage: str, repair: str) -> Iterato
 
 def wait_until_in_service(cluster: LabCluster, node: str) -> None:
     """Wait until Slurm schedules jobs on the node again."""
-    # Slurm keeps the drain that it set itself until somebody resumes it
+    # Slurm keeps the drain that it set itself until a user resumes it
     cluster.root("ctl1", f"scontrol update nodename={node} state=resume", ok=False)
     wait_until(f"{node} serves again", lambda: cluster.node_state(node) in ("idle", "mixed", "allocated"))
 

@@ -99,7 +99,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
     with fresh_cluster(name, tmp_path_factory, "--compute", "1", "--gpus", "a100:2", "--login", "1") as made:
         for node, system in ((COMPUTE, "lmod"), (LOGIN, "environment-modules")):
             made.root(node, f"apt-get -qq update && apt-get -qq install --no-install-recommends {system} 2>&1")
-            # somebody's own, from NVIDIA's .run installer
+            # a user's own, from NVIDIA's .run installer
             made.root(node, "mkdir -p /usr/local/cuda-12.6/bin && touch /usr/local/cuda-12.6/bin/nvcc")
         yield made
 

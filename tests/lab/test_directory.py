@@ -65,7 +65,7 @@ class Site:
         return [f"{check['name']} {check['target']}" for check in checks if check["status"] == "fail"]
 
     def ssh(self, name: str, script: str) -> tuple[int, str]:
-        """The exit code and output of a command that somebody runs on the controller over SSH."""
+        """The exit code and output of a command that a user runs on the controller over SSH."""
         options = ("StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR", "BatchMode=yes")
         words = [word for option in options for word in ("-o", option)]
         argv = ["ssh", "-i", str(self.key), *words, f"{name}@{self.address}", script]

@@ -1,4 +1,4 @@
-"""The doctor on real nodes: bare ones are fit, every damage is found, a dead node delays nobody."""
+"""The doctor on real nodes: bare ones are fit, every damage is found, a dead node delays no other."""
 
 from __future__ import annotations
 

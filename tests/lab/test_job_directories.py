@@ -17,7 +17,7 @@ from tests.support.node_modules import MODULE_UTILS
 
 JOB_DIRECTORY = "/var/spool/slurm-jobs"
 SITE = SLURM_CONFIG.replace("}", ", Epilog: /usr/local/sbin/site-epilog}")
-# Numbers of jobs that nobody has run; a crash may leave their directories.
+# Numbers of jobs that were not run; a crash may leave their directories.
 STALE = ("900001", "900002")
 # What a job does that wants root to unmount, remove or own something of others, or to own what is not its own.
 HOSTILE = f"""

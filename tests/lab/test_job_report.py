@@ -25,7 +25,7 @@ IDLE = """#!/bin/sh
 #SBATCH --job-name=idle --mem=300M --gpus=1 --time=30 --nodelist=gpu01 --output=idle.out
 while [ ! -e stop ]; do sleep 1; done
 """
-# what root is to write to at its end is something else by then: a link to a file of root's, a pipe that nobody reads
+# what root is to write to at its end is something else by then: a link to a file of root's, a pipe that is not read
 HOSTILE = """#!/bin/sh
 #SBATCH --mem=50M --time=30 --nodelist=gpu01 --array=0-1 --output=hostile-%a.out
 while [ ! -e stop-hostile ]; do sleep 1; done
@@ -161,7 +161,7 @@ class TestAfterTheEnd:
 
     def test_each_job_ends_with_its_own_use_in_its_own_output(self, jobs: Jobs) -> None:
         jobs.end()
-        # somebody's: a summary must not replace it
+        # a user's: a summary must not replace it
         jobs.cluster.root("ctl1", f"sacctmgr -i modify job where jobid={jobs.idle} set AdminComment='kept by hand'")
         busy, idle = (jobs.cluster.user("gpu01", f"cat {name}.out") for name in ("busy", "idle"))
 

@@ -27,10 +27,14 @@ print(len(clients), flush=True)
 time.sleep(600)
 """
 UNITS = {
-    9090: "prometheus", 9093: "prometheus-alertmanager", 9100: "prometheus-node-exporter",
-    9104: "prometheus-mysqld-exporter", 19532: "deepops-logs",
+    6817: "slurmctld", 6819: "slurmdbd", 9090: "prometheus", 9093: "prometheus-alertmanager",
+    9100: "prometheus-node-exporter", 9104: "prometheus-mysqld-exporter", 19532: "deepops-logs",
 }  # fmt: skip
+# of these the clients take all connections
+HELD = (6817, 6819, 9090, 9093)
 MB = 1 << 20
+RULES = re.compile(r"^```nft\n(.+?)^```$", re.MULTILINE | re.DOTALL)
+BOUND = 64
 
 
 def silent(unit: str, address: str, port: int) -> str:
@@ -77,8 +81,7 @@ def test_many_silent_clients_neither_stop_it_nor_fill_memory(monitored: Monitore
         during, same = memory(monitored, unit)
         assert same == process
         assert during < before + 64 * MB
-        # Prometheus keeps its connections
-        if port not in (9090, 9093):
+        if port not in HELD:
             assert monitored.query("up == 0") == []
     finally:
         monitored.root("gpu01", f"systemctl stop silent-{port}", ok=False)
@@ -98,3 +101,29 @@ def test_a_node_sends_its_journal_while_its_users_hold_the_log_hosts_port(monito
     finally:
         monitored.root("gpu01", "systemctl stop silent-logs", ok=False)
     assert "was refused: too many connections" in monitored.root("ctl1", "journalctl -q -o cat -u deepops-logs")
+
+
+@pytest.mark.parametrize("port", HELD)
+def test_with_the_pages_rules_one_address_has_its_share_and_the_others_are_served(
+    monitored: MonitoredCluster, port: int
+) -> None:
+    (rules,) = RULES.findall(TABLE.read_text(encoding="utf-8"))
+    assert f"ct count over {BOUND}" in rules
+    monitored.root("ctl1", "command -v nft || DEBIAN_FRONTEND=noninteractive apt-get install -y -qq nftables")
+    try:
+        monitored.root("ctl1", f"nft -f - <<'END'\n{rules}END")
+        monitored.root("gpu01", silent(f"bounded-{port}", monitored.address("ctl1"), port))
+        # the node's own daemon may have one or two
+        connected = f"journalctl -q -o cat -u bounded-{port} | grep -xE '6[0-4]'"
+        wait_until("the next one is refused", lambda: monitored.holds("gpu01", connected))
+
+        asked = {6817: "squeue -h", 6819: "sacct -n"}.get(port)
+        if asked:
+            monitored.root("ctl1", f"timeout 30 {asked}")
+        else:
+            # this machine is another client
+            assert monitored.status(port, password=monitored.password()) == 200
+    finally:
+        monitored.root("gpu01", f"systemctl stop bounded-{port}", ok=False)
+        monitored.root("ctl1", "nft delete table inet deepops_clients", ok=False)
+    monitored.wait_until_up()

@@ -21,7 +21,7 @@ LIKE_A_REAL_NODE = "apt-get install -y -q --no-install-recommends libpam-systemd
 
 @dataclass(frozen=True)
 class Person:
-    """Somebody with an account on all nodes and a key of their own."""
+    """A user with an account on all nodes and a key of their own."""
 
     name: str
     key: Path

@@ -109,7 +109,7 @@ def request_through_proxy(cluster: MonitoredCluster, identity: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("who", "reason"), [("nobody", "peer did not return a certificate"), ("stranger", "certificate verify failed")]
+    ("who", "reason"), [("no one", "peer did not return a certificate"), ("stranger", "certificate verify failed")]
 )
 def test_nobody_hands_in_logs_without_a_certificate_of_the_cluster(
     monitored: MonitoredCluster, who: str, reason: str
@@ -120,7 +120,7 @@ def test_nobody_hands_in_logs_without_a_certificate_of_the_cluster(
     refusals = f"journalctl -u deepops-logs -o cat --no-pager | grep -c '{reason}' || true"
     before = int(monitored.root("ctl1", refusals))
 
-    answer = request_through_proxy(monitored, "" if who == "nobody" else "/run/stranger.crt /run/stranger.key")
+    answer = request_through_proxy(monitored, "" if who == "no one" else "/run/stranger.crt /run/stranger.key")
 
     assert "HTTP" not in answer
     wait_until("the TLS proxy logs why", lambda: int(monitored.root("ctl1", refusals)) == before + 1)

@@ -14,7 +14,7 @@ from deepopsctl.lab.state import LabStore
 from tests.lab.harness import PREFIX, lab_down
 from tests.support.paths import ROOT
 
-# a whole cluster; the same with monitoring, which has lab tests of its own; single roles in somebody's own playbook
+# a whole cluster; the same with monitoring, which has lab tests of its own; single roles in a site's own playbook
 SCENARIOS = ("default", "monitored", "roles")
 
 

@@ -1,4 +1,4 @@
-"""Monitoring on real nodes: Prometheus asks every exporter, nobody else can, and a deploy more changes nothing."""
+"""Monitoring on real nodes: Prometheus asks every exporter, no other host can, and a second deploy changes nothing."""
 
 from __future__ import annotations
 

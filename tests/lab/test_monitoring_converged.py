@@ -86,6 +86,6 @@ def test_a_deploy_ends_when_prometheus_scrapes_what_it_has_put_right(monitored: 
 
     done = deploy(monitored)
 
-    # the files were put right, and the deploy has waited for the next scrape
+    # the files were put right, and the deploy ended after the next scrape
     assert monitored.down() == {}
     assert {change["host"] for change in done["changes"]} == {"gpu01"}

@@ -1,4 +1,4 @@
-"""A monitoring host of its own, on Debian 12: all is seen, and nobody waits for it when it is away."""
+"""A monitoring host of its own, on Debian 12: all is seen, and nothing waits for it when it is away."""
 
 from __future__ import annotations
 

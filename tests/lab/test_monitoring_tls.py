@@ -1,4 +1,4 @@
-"""Exporters by TLS on real nodes: Prometheus shows its certificate, and whoever has another is refused.
+"""Exporters by TLS on real nodes: Prometheus shows its certificate, and a client with another is refused.
 
 Who is accepted as a node's exporter, and what it may export: tests/integration/monitoring/test_hostile_exporter.py.
 """

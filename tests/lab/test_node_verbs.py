@@ -18,6 +18,8 @@ from tests.lab.leaks import Leaks
 BYSTANDER = "gpu01"
 PATIENT_JOB = "until [ -e /tmp/end-of-$SLURM_JOB_ID ]; do sleep 0.5; done"
 GPUS = ("--gpus", "a100:2")
+# requests of waiting jobs, by what they name
+NAMING = (("-p", "short"), ("-C", "big"), ("-p", "gpu"))
 
 
 @pytest.fixture(scope="module")
@@ -176,6 +178,30 @@ def test_waiting_jobs_that_need_a_node_keep_it_from_being_removed(cluster: LabCl
     assert {cluster.job_state(job) for job in later.values()} == {"PENDING"}
 
 
+def test_waiting_jobs_that_need_a_partition_or_a_feature_keep_it(cluster: LabCluster) -> None:
+    path, before = cluster.directory / "cluster.yml", spec(cluster)
+    short = '\n  - {name: short, nodes: "gpu[01-02]"}\n'
+    whole = before.replace("type: a100, count: 2}}", "type: a100, count: 2}, features: [big]}")
+    whole = whole.replace("\npartitions:\n", f"\npartitions:{short}")
+    path.write_text(whole, encoding="utf-8")
+    cluster.deepopsctl("deploy", "slurm")
+    jobs = {words: cluster.submit("true", "--begin=now+1day", "--mem=100M", *words) for words in NAMING}
+
+    for goes, what in ((short, "-p short"), (", features: [big]", "-C big")):
+        path.write_text(whole.replace(goes, "\n" if goes == short else ""), encoding="utf-8")
+        planned = json.loads(cluster.deepopsctl("plan", "slurm", "--json", ok=False).stdout)
+        deployed = cluster.deepopsctl("deploy", "slurm", ok=False)
+        assert deployed.returncode == 1
+        for text in (planned["plan"], deployed.stderr):
+            assert [" ".join(words) for words, job in jobs.items() if f"{job} (ubuntu)" in text] == [what]
+    path.write_text(whole, encoding="utf-8")
+
+    assert {cluster.job_state(job) for job in jobs.values()} == {"PENDING"}
+    cluster.root("ctl1", "scancel " + " ".join(map(str, jobs.values())))
+    path.write_text(before, encoding="utf-8")
+    cluster.deepopsctl("deploy", "slurm")
+
+
 @pytest.mark.every_change
 def test_a_removed_node_leaves_nothing_behind(cluster: LabCluster, job: int) -> None:
     # a user's job that pretends that others run there; --force cancels what does
@@ -194,7 +220,7 @@ def test_a_removed_node_leaves_nothing_behind(cluster: LabCluster, job: int) -> 
     assert cluster.root("gpu03", "systemctl is-active slurmd munge; ls /etc/munge/munge.key", ok=False).startswith(
         "inactive\ninactive\nls:"
     )
-    # nobody has a job there any more: nobody would get in
+    # no user has a job there any more: no user would get in
     assert not cluster.holds("gpu03", "grep -q slurm /etc/pam.d/sshd")
     assert cluster.root("ctl1", "sinfo -h -N -o %N").split() == ["gpu01", "gpu02"]
     assert cluster.job_state(job) == "RUNNING"

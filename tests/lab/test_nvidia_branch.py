@@ -75,7 +75,7 @@ class Driver:
 
 @pytest.fixture(scope="module")
 def driver(deployed: LabCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
-    """Branch 550 installed, 551 to be had; the node is as it was before at the end."""
+    """Branch 550 installed, 551 available; the node is as it was before at the end."""
     versions = yaml.safe_load(VERSIONS.read_text(encoding="utf-8"))
     catalogue = {"deepops_nvidia_drivers": versions["deepops_nvidia_drivers"]}
     catalogue["deepops_nvidia_drivers"]["distro"]["Debian 13"]["branches"] = ["550", "551"]

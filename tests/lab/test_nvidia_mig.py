@@ -64,7 +64,7 @@ server.serve_forever()
 DCGM_EXPORTER = "datacenter-gpu-manager-exporter"
 EXPORTER_UNIT = "nvidia-dcgm-exporter.service"
 MONITORED = "monitoring_enabled: true\ngrafana_enabled: false"
-# the lab's nodes have no driver; its library by name alone is one that somebody else installed
+# the lab's nodes have no driver; its library by name alone is one that was installed otherwise
 LIBRARY = "/usr/lib/$(uname -m)-linux-gnu/libnvidia-ml.so.580.95.05"
 
 
@@ -112,8 +112,8 @@ def of_gpus(document: dict[str, Any], component: str = "nvidia") -> set[tuple[st
 def asked(cluster: LabCluster) -> list[str]:
     """What the exporter answers on the node's address: how it was started."""
     url = f"https://{cluster.root('gpu01', 'hostname -I').split()[0]}:9400/metrics"
-    anybody = "context=ssl._create_unverified_context()"
-    script = f"import ssl, urllib.request; print(urllib.request.urlopen('{url}', {anybody}).read().decode())"
+    any_client = "context=ssl._create_unverified_context()"
+    script = f"import ssl, urllib.request; print(urllib.request.urlopen('{url}', {any_client}).read().decode())"
     return cluster.root("gpu01", f'python3 -c "{script}"').split()
 
 

@@ -93,7 +93,7 @@ def test_an_archive_that_was_changed_is_not_installed(cluster: LabCluster, versi
     before, text = archive.read_bytes(), served.read_text(encoding="utf-8")
     try:
         archive.write_bytes(before.replace(b"Label: deepopsctl", b"Label: deepopsctk"))
-        # as somebody would who can write to the cluster directory's packages and not to its key
+        # as a user could who can write to the cluster directory's packages and not to its key
         edit(served, "    sha256: ", "    sha256: 0")
         summary = cluster.deploy(ok=False)
         assert any("not signed by the key" in f"{each['message']} {each['hint']}" for each in summary["failures"])

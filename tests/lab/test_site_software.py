@@ -14,11 +14,11 @@ from tests.lab.smoke import damaged, validate
 
 HOST, NODE = "ctl1", "gpu01"
 CHECKS = ("environment-easybuild", "environment-spack")
-SETTINGS_ON = "site_software_easybuild: true\nsite_software_spack: file:///srv/spack\n"
+SETTINGS_ON = "site_software_easybuild: true\nsite_software_spack: file:///srv/spack\nsite_software_spack_commit: {}\n"
 SPACK = (
     "mkdir -p /srv/spack/bin && cd /srv/spack && printf '#!/bin/sh\\necho 1.0.2\\n' > bin/spack && chmod 755 bin/* && "
     "git init -q . && git add . && git -c user.name=x -c user.email=x@example.com commit -qm x && git tag v1.0.2 && "
-    "git config --system --add safe.directory '*'"
+    "git config --system --add safe.directory '*' && git rev-parse HEAD"
 )
 END = "# end of declared modules\n"
 # a Python without `python` and virtualenv; and a package in a file on every node
@@ -43,13 +43,13 @@ def site(deployed: LabCluster) -> Iterator[LabCluster]:
     try:
         edit(spec, "components: [slurm]", "components: [slurm, environment]")
         deployed.deepopsctl("deploy", "environment")
-        deployed.root(HOST, SPACK)
+        settings_on = SETTINGS_ON.format(deployed.root(HOST, SPACK))
         (sha256,) = {deployed.root(node, DECLARED).split()[0] for node in (HOST, NODE, "gpu02")}
         declared = (
             f"modules_declared:\n  python/3.99: {{prefix: {PREFIX}, default: true}}\n"
             f"  tool/1.4.5: {{package: tool, url: 'file://{FILE}', sha256: {sha256}}}\n{END}"
         )
-        edit(settings, "---\n", f"---\n{SETTINGS_ON}{declared}")
+        edit(settings, "---\n", f"---\n{settings_on}{declared}")
         deployed.deepopsctl("deploy", "environment")
         yield deployed
     finally:
@@ -97,7 +97,7 @@ def test_a_second_deploy_changes_nothing_and_without_the_settings_the_modules_go
     assert site.parsed("deploy", "environment", "--full")["changes"] == []
 
     settings = site.directory / SETTINGS
-    head, _, rest = settings.read_text(encoding="utf-8").partition(SETTINGS_ON)
+    head, _, rest = settings.read_text(encoding="utf-8").partition(SETTINGS_ON.partition("\n")[0])
     settings.write_text(head + rest.partition(END)[2], encoding="utf-8")
     site.deepopsctl("deploy", "environment")
 

@@ -130,7 +130,10 @@ def test_a_directory_that_is_gone_is_noticed_and_made_again(cluster: LabCluster)
     status, message = spaces_checks(cluster)["gpu01"]
     made = changes(cluster.parsed("deploy", *COMPONENTS), "environment")
 
-    assert (status, message) == ("fail", "as alice: $SCRATCH: not set: /scratch/alice is missing, or somebody else's")
+    assert (status, message) == (
+        "fail",
+        "as alice: $SCRATCH: not set: /scratch/alice is missing, or belongs to another user",
+    )
     assert made == {("gpu01", "directory", "/scratch/alice", "set")}
 
 

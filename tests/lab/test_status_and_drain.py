@@ -103,7 +103,7 @@ def test_a_node_that_does_not_answer_and_a_changed_request_are_distinguished(
     directory = tmp_path / "copy"
     shutil.copytree(cluster.directory, directory, symlinks=True)
     settings = directory / "inventory" / "group_vars" / "all" / "settings.yml"
-    settings.write_text(settings.read_text() + "\n# a change\n")
+    settings.write_text(settings.read_text() + "\nslurmd_verify_timeout: 61\nprometheus_retention: 9d\n")
     cluster.root("gpu02", "systemctl stop ssh.socket ssh.service", ok=False)
     try:
         code, document = status(cluster, directory)
@@ -116,6 +116,8 @@ def test_a_node_that_does_not_answer_and_a_changed_request_are_distinguished(
     assert by_name(document, "state")["gpu02"] == "idle"
     assert document["components"]["slurm"] == {"behind": "ctl1,gpu01", "unknown": "gpu02"}
     assert [entry["kind"] for entry in document["findings"]] == ["no answer", "note"]
+    names = "prometheus_retention, slurmd_verify_timeout"
+    assert document["findings"][1]["message"] == f"slurm behind: {names} changed since the last deploy"
 
 
 def test_a_slurmctld_that_is_down_is_a_finding_and_no_failure_of_status(cluster: LabCluster) -> None:

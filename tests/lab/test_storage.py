@@ -88,7 +88,7 @@ def test_a_node_without_its_storage_gets_no_jobs_until_it_is_back(cluster: LabCl
     assert "DRAIN" in node(cluster)
     assert cluster.job_state(stuck) == "PENDING"
 
-    # somebody unmounted it: that is left alone
+    # a user unmounted it: that is left alone
     wait_for_checks(cluster)
     assert not cluster.holds("gpu01", "mountpoint -q /disk")
 

@@ -28,7 +28,7 @@ VAULT = {
     "work": base64.b64encode(SECRET).decode(),
     "home": base64.b64encode(b"of no Ceph cluster anywhere").decode() + "standin",
 }
-# nobody listens there
+# nothing listens there
 NOWHERE = "http://127.0.0.1:9"
 OLDER, NEWER = "2.15.8", "2.17.0"
 # all that a deploy of storage could leave behind but its sources of packages, which come before a kernel is refused

@@ -25,7 +25,7 @@ storage:
 PURGE = '    purge: {age: 7d, mode: delete, warn: "0", exclude: [kept]}\n'
 # with a notice as long as the age users are notified of a file of today
 TELLING = "    purge: {age: 7d, mode: delete, warn: 7d, mail: local}\n"
-# eight days are no time to wait for
+# eight days are too long to wait for
 LATER = (
     "import sys, time; real = time.time; time.time = lambda: real() + 8 * 86400; "
     "sys.path.insert(0, '/usr/local/lib/deepopsctl/scratch_purge'); "

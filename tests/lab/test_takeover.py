@@ -66,7 +66,7 @@ def test_takeover_shows_what_it_preserves_and_changes_nothing_on_the_nodes(made:
     assert document["settings"]["slurm_user_id"] == foreign_slurm.UID
     assert document["settings"]["slurm_config"]["StateSaveLocation"] == "/srv/slurm/state"
     assert made.lab.root("gpu01", "! test -e /var/lib/deepopsctl; head -1 /etc/slurm/slurm.conf") == "# made manually"
-    # policy stays, and what a deploy changes is named; the plan shows it with both values
+    # policy stays, and what a deploy changes is listed; the plan shows it with both values
     assert (made.lab.directory / "job_submit.lua").read_text() == foreign_slurm.JOB_SUBMIT
     assert document["settings"]["slurm_dbd_config"] == {"PrivateData": "events", "PurgeJobAfter": "12months"}
     assert "slurm.conf: ProctrackType=proctrack/linuxproc" in document["not_kept"]

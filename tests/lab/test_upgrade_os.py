@@ -145,7 +145,7 @@ def test_it_goes_on_after_kills_waits_for_a_job_and_leaves_a_failed_node(cluster
     assert [versions(cluster, node) for node in ("cn01", "cn02", "ctl1")] == [NEW] * 3
     assert cluster.root("cn01", "slurmd -V") == slurmd
     assert rebooted(cluster, NODES) == ["cn01", "cn02"]
-    # a file that somebody has edited stays, and the controller is not rebooted
+    # a file that a user has edited stays, and the controller is not rebooted
     assert cluster.root("cn01", "cat /etc/small-tool.conf") == "edited"
     warnings = "\n".join(document["warnings"])
     assert "their new versions are /etc/small-tool.conf.dpkg-dist" in warnings

@@ -11,7 +11,7 @@ from tests.lab.monitored import ALERTMANAGER, MonitoredCluster
 from tests.lab.smoke import Result, damaged, validate
 from tests.support.cluster import wait_until
 
-# what will never be seen is not waited for
+# no waiting for what will never be seen
 QUICK = "validate_monitoring_patience: 45\n"
 
 

@@ -79,3 +79,16 @@ def test_who_has_no_account_reads_whom_to_ask(scripted: LabCluster) -> None:
     answer = scripted.root("ctl1", f"su - stranger -c 'sbatch {SUBMIT}'", ok=False)
 
     assert "you have no account in Slurm: ask help@example.com to add you to a group" in answer
+
+
+@pytest.mark.parametrize(
+    "options", ["--gpus=1", "--gpus-per-task=1 -n 2", "--ntasks-per-gpu=1 -n 2", "--gpus=1 --test-only"]
+)
+def test_a_spread_job_with_gpus_does_not_stop_slurmctld(scripted: LabCluster, options: str) -> None:
+    before = scripted.root("ctl1", "systemctl show --property=MainPID,NRestarts slurmctld")
+
+    answer = scripted.user("ctl1", f"sbatch --spread-job {options} {SUBMIT}")
+
+    scripted.root("ctl1", "scancel --user=ubuntu")
+    assert "--spread-job is left out" in answer
+    assert scripted.root("ctl1", "systemctl show --property=MainPID,NRestarts slurmctld") == before

@@ -109,26 +109,51 @@ def test_another_list_does_not_restart_squid(recorded: Recorded) -> None:
     assert "/etc/squid/squid.conf" in squid["reload_on"]
 
 
+class Spack:
+    """The task that clones Spack, as the role has it, with the programs of a directory first."""
+
+    def __init__(self, place: Path, commit: str) -> None:
+        tasks = yaml.safe_load((ROOT / "roles/site_software/tasks/main.yml").read_text(encoding="utf-8"))
+        (argv,) = (task["ansible.builtin.command"]["argv"] for task in tasks if task["name"] == "Clone Spack")
+        self.source, self.root, self.programs = place / "source", place / "spack/v1", place / "bin"
+        values = {"site_software_user": "software", "site_software_spack_version": "v1",
+                  "site_software_spack_commit": commit, "site_software_spack": str(self.source),
+                  "__site_software_spack_root": str(self.root)}  # fmt: skip
+        command = [NativeEnvironment().from_string(word).render(values) for word in argv]
+        self.command = command[command.index("--") + 1 :]
+
+    def clone(self) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "PATH": f"{self.programs}:{os.environ['PATH']}"}
+        return subprocess.run(self.command, env=environment, capture_output=True, text=True)
+
+
 def test_a_clone_of_spack_that_was_cut_off_is_made_again(tmp_path: Path) -> None:
-    tasks = yaml.safe_load((ROOT / "roles/site_software/tasks/main.yml").read_text(encoding="utf-8"))
-    (argv,) = (task["ansible.builtin.command"]["argv"] for task in tasks if task["name"] == "Clone Spack")
-    root, git = tmp_path / "spack/v1", tmp_path / "bin/git"
-    values = {"site_software_user": "software", "site_software_spack_version": "v1",
-              "site_software_spack": "source", "__site_software_spack_root": str(root)}  # fmt: skip
-    command = [NativeEnvironment().from_string(word).render(values) for word in argv]
-    command = command[command.index("--") + 1 :]
-
-    def deploy() -> int:
-        return subprocess.run(command, env={**os.environ, "PATH": f"{git.parent}:{os.environ['PATH']}"}).returncode
-
+    spack = Spack(tmp_path, "f" * 40)
     # as git does: into no directory that has something
-    clone = 'for last; do :; done\n[ ! -e "$last" ] || exit 128\nmkdir -p "$last/bin"\n'
-    write_program(git, clone + "exit 137")
-    assert deploy() != 0
-    assert not (root / "bin/spack").exists()
-    write_program(git, clone + 'touch "$last/bin/spack"')
-    assert deploy() == 0
-    assert (root / "bin/spack").exists()
+    git = f'[ $1 = clone ] || exec echo {"f" * 40}\nfor last; do :; done\n[ ! -e "$last" ] || exit 128\n'
+    clone = f'{git}mkdir -p "$last/bin"\n'
+    write_program(spack.programs / "git", clone + "exit 137")
+    assert spack.clone().returncode != 0
+    assert not (spack.root / "bin/spack").exists()
+    write_program(spack.programs / "git", clone + 'touch "$last/bin/spack"')
+    assert spack.clone().returncode == 0
+    assert (spack.root / "bin/spack").exists()
+
+
+def test_a_tag_of_spack_that_is_another_commit_is_not_installed(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    write_program(source / "bin/spack", "true")
+    tag = "git init -q . && git add . && git -c user.name=x -c user.email=x@example.com commit -qm x && git tag v1"
+    subprocess.run(["sh", "-ec", tag], cwd=source, check=True)
+    head = subprocess.run(["git", "rev-parse", "v1"], cwd=source, capture_output=True, text=True, check=True)
+
+    refused = Spack(tmp_path, "f" * 40)
+    assert f"v1 is commit {head.stdout.strip()}, and site_software_spack_commit is fff" in refused.clone().stderr
+    assert not refused.root.exists()
+
+    same = Spack(tmp_path, head.stdout.strip())
+    assert same.clone().returncode == 0
+    assert (same.root / "bin/spack").exists()
 
 
 @pytest.mark.parametrize(("changed", "words"), [(False, ""), (True, "DO NOT MATCH THE HASHES")])

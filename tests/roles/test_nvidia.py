@@ -205,7 +205,7 @@ def test_apt_accepts_the_sources_and_the_pins(played: Played, case: str, address
     assert f"'{address}/InRelease'" in listed.stdout.split()
 
 
-# nobody listens there
+# nothing listens there
 AWAY = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}
 GROUPS = {"ctl1": "slurm_controller", "gpu01": "nvidia_gpu", "gpu02": "nvidia_gpu", "login1": "slurm_login"}
 

@@ -111,7 +111,7 @@ class TestTasks:
         ]
 
     def test_every_step_is_recorded_under_the_digest_of_the_run(self) -> None:
-        # where none is named, it is the run's
+        # where none is given, it is the run's
         named = [
             (where, task[module_of(task)]["digest"])
             for where, task in all_tasks()

@@ -17,7 +17,7 @@ SCENARIOS = tuple(sorted(path.parent.name for path in ROOT.glob("molecule/*/mole
 SITE = "playbooks/site.yml"
 # the playbooks that a command line runs; `deploy` without a component is all of them
 COMMANDS = {"deploy": (SITE,), "validate": tuple(f"playbooks/{playbook_of(suite)}.yml" for suite in SUITES)}
-# single roles in somebody's own playbook
+# single roles in a site's own playbook
 ALONE = "roles"
 # these find nothing to do on a cluster without monitoring
 WATCHING = ("playbooks/monitoring.yml", "playbooks/validate/monitoring.yml")

@@ -24,7 +24,7 @@ def test_commands_of_a_login_node_know_the_plugins_of_jobs(recorded: Recorded) -
     refusal, step = recorded.asked["login1"]
 
     assert step.texts() == {"/etc/slurm/slurm.conf": SLURM_CONF, "/etc/slurm/plugstack.conf": PLUGSTACK}
-    # somebody's own is saved before
+    # a site's own is saved before
     assert step.arguments["backups"] == [{"path": "/etc/slurm/plugstack.conf"}]
     assert refusal.arguments["verify"]
 

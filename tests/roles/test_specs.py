@@ -73,7 +73,7 @@ def test_what_stands_in_group_vars_is_shared() -> None:
         # next to slurm_user_id
         "slurm_group_id",
         # versions
-        *("site_software_easybuild_release", "site_software_spack_version"),
+        *("site_software_easybuild_release", "site_software_spack_version", "site_software_spack_commit"),
     }
 
 

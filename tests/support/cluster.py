@@ -56,7 +56,7 @@ def wait_until(
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}; {details()}"
         time.sleep(pause_s)
-        # a query of a node costs a fifth of a second of a processor that what is waited for could use
+        # a query of a node costs a fifth of a second of a processor that the awaited work could use
         pause_s = min(1.3 * pause_s, longest_s)
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 
 def free_port() -> int:
-    """One that nobody listens at now."""
+    """One at which nothing listens now."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]

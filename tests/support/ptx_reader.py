@@ -89,7 +89,7 @@ class Thread:
         return value
 
     def run(self) -> Generator[Exchange, None, None]:
-        """To the end; at a matrix instruction the warp is waited for."""
+        """To the end; at a matrix instruction the warp waits."""
         at = 0
         while at < len(self.kernel.lines):
             line = self.kernel.lines[at]

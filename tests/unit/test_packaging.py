@@ -101,6 +101,14 @@ def test_the_collection_has_the_version_of_the_package() -> None:
     assert galaxy["version"] == deepopsctl.__version__
 
 
+def test_no_address_of_a_repository_is_made_up() -> None:
+    names = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    texts = {name: (ROOT / name).read_bytes() for name in names if (ROOT / name).is_file()}
+    made_up = re.compile(rb"(github|gitlab)\.com/[\w-]*deepops(ctl)?/[\w-]")
+
+    assert [name for name, text in texts.items() if made_up.search(text)] == []
+
+
 def test_the_changelog_begins_with_this_version_in_two_minutes() -> None:
     _, first, *_ = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split("\n## ")[0:2]
     heading, _, text = first.partition("\n")

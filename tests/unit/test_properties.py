@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from deepopsctl.cli.main import run
+from deepopsctl.cli.main import run_command_line
 from deepopsctl.cluster.inventory import build_inventory, group_members, render_inventory
 from deepopsctl.cluster.spec import parse_spec
 from deepopsctl.cluster.writer import render_spec
@@ -200,7 +200,7 @@ def test_a_refused_node_list_leaves_no_directory_and_an_accepted_one_a_whole_one
         source.parent.mkdir()
         target.parent.mkdir()
         source.write_bytes(text.encode("utf-8", "surrogatepass"))
-        code = run(["init", str(target), "--from", str(source)])
+        code = run_command_line(["init", str(target), "--from", str(source)])
         left = {path.name for path in target.parent.rglob("*")}
         assert code in (0, 3)
         assert {"cluster.yml", "hosts.yml", "settings.yml", "secrets.yml", ".vault-password"} <= left or code == 3

@@ -27,7 +27,7 @@ DOCTOR = {
         "free disk space where the cluster directory is; old runs in its runs/ may be removed",
     ),
     "control-files": Entry(
-        _HERE, "private files", "Nobody else may read keys, passwords and runs.", "`chmod go= FILE` for each of them",
+        _HERE, "private files", "No other user may read keys, passwords and runs.", "`chmod go= FILE` for each of them",
     ),
     "control-vault": Entry(
         _HERE, "secrets", "The vault's password opens the cluster's secrets.",

@@ -151,7 +151,7 @@ ENVIRONMENT = {
         _EXAMPLES, "staging", "staging.sh had an archive on the node's own disk, and its result came back.", _OUTPUT,
     ),
     "environment-checkpoint": Entry(
-        _EXAMPLES, "checkpoint", "checkpoint.sh got its signal, was requeued and went on from its checkpoint.",
+        _EXAMPLES, "checkpoint", "checkpoint.sh got its signal, was requeued and continued from its checkpoint.",
         "may jobs be requeued, and do users read what jobs write in their homes? `scontrol show job`, slurmctld's log",
     ),
     "environment-farming": Entry(

@@ -29,7 +29,7 @@ MONITORING = {
         "see `journalctl -u grafana-server` on the monitoring host; " + _DEPLOY,
     ),
     "web-closed": Entry(
-        _SERVERS, "wants a password", "Nobody is answered without the password.",
+        _SERVERS, "wants a password", "No request without the password is answered.",
         "`deepopsctl deploy monitoring` writes the web configuration again; does the service run with it?",
     ),
     "rules-healthy": Entry(
@@ -79,7 +79,7 @@ MONITORING = {
         "`deepopsctl deploy monitoring` writes prometheus.yml again",
     ),
     "alert-arrives": Entry(
-        _TOLD, "an alert arrives", "An alert that is sent to Alertmanager arrives, goes to nobody, and ends.",
+        _TOLD, "an alert arrives", "An alert that is sent to Alertmanager arrives, is sent to no one, and ends.",
         "see `amtool config routes` on the monitoring host; `deepopsctl deploy monitoring` writes the routes again",
     ),
     "alerts-forwarded": Entry(

@@ -22,10 +22,10 @@ def backup() -> None:
     """
 
 
-@backup.command(short_help="Make a backup now.")
+@backup.command("run", short_help="Make a backup now.")
 @json_option
 @click.pass_obj
-def run(settings: Settings, /, *, as_json: bool) -> int:
+def make_backup(settings: Settings, /, *, as_json: bool) -> int:
     """Make a backup now, and read it back from the repository."""
     from deepopsctl.cli.output import info
     from deepopsctl.cluster.directory import ClusterDir

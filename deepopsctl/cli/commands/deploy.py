@@ -8,16 +8,17 @@ import click
 
 from deepopsctl.cli.main import Settings
 from deepopsctl.cli.options import (
+    ComponentsCommand,
     components_argument,
     connection_options,
+    duration_option,
     hold_waiting_option,
     json_option,
     limit_option,
-    seconds,
 )
 
 
-@click.command()
+@click.command(cls=ComponentsCommand)
 @components_argument
 @limit_option
 @click.option("--check", is_flag=True, help="Show what would change; change nothing.")
@@ -28,7 +29,7 @@ from deepopsctl.cli.options import (
 @click.option("--break-lock", is_flag=True, help="Ignore the lock of another control machine that has died.")
 @click.option("--replace-newer", is_flag=True, help="Apply this cluster.yml even if a newer one is deployed.")
 @hold_waiting_option
-@click.option("--timeout", callback=seconds, default="0", metavar="DURATION", help="Stop after this time: 90s, 2h.")
+@duration_option("0", "Stop after this time: 90s, 2h.")
 @click.option("--forks", type=click.IntRange(1, 10_000), help="Nodes in parallel.  [default: by cores, 25 to 100]")
 @click.option(
     "--keep-runs",
@@ -42,9 +43,6 @@ from deepopsctl.cli.options import (
 @click.pass_obj
 def deploy(settings: Settings, /, components: tuple[str, ...], *, as_json: bool, **options: Any) -> int:
     """Install and configure components on the nodes; without COMPONENT, those that cluster.yml lists.
-
-    COMPONENT is `nvidia` (driver and software of the GPUs), `storage`, `slurm`, `environment` (of users)
-    or `monitoring`.
 
     Nothing is changed where it is up to date; jobs keep running. Unreachable nodes are skipped (exit code 4).
     """

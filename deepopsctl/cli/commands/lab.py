@@ -86,7 +86,7 @@ def up(
 
 @lab.command()
 @name_option
-@click.option("--all", "every", is_flag=True, help="Remove every lab of this machine, whoever started it.")
+@click.option("--all", "every", is_flag=True, help="Remove every lab of this machine, also those of other users.")
 @click.option("--images", is_flag=True, help="Remove the cached node images, too.")
 def down(*, name: str, every: bool, images: bool) -> None:
     """Remove a lab: containers, network, files. No such lab is not an error."""
@@ -237,7 +237,7 @@ def _status_object(one: LabStatus) -> dict[str, object]:
 
 
 def _print_status(one: LabStatus) -> None:
-    click.echo(f"{one.name} ({one.os or 'unfinished, or somebody else’s'})")
+    click.echo(f"{one.name} ({one.os or 'unfinished, or another user’s'})")
     for node in one.nodes:
         click.echo(f"  {node.name:<8} {node.address:<15} {', '.join(node.roles):<11} {node.state}")
     if one.node_list:

@@ -179,7 +179,7 @@ def list_people(settings: Settings, /, *, as_json: bool) -> int:
         emit_json({"schema": SCHEMA, "command": "people list", "ok": code == ExitCode.OK, **document})
         return code
     if everybody is None or not (everybody.people or everybody.directory):
-        info("there is nobody in people.yml yet: deepopsctl people add-group, then people add")
+        info("people.yml is still empty: deepopsctl people add-group, then people add")
         return code
     today = _today()
     rows = [

@@ -8,30 +8,29 @@ import click
 
 from deepopsctl.cli.main import Settings
 from deepopsctl.cli.options import (
+    ComponentsCommand,
     components_argument,
     connection_options,
+    duration_option,
     json_option,
     limit_option,
-    seconds,
 )
 
 
-@click.command()
+@click.command(cls=ComponentsCommand)
 @components_argument
 @limit_option
 @click.option("--diff", is_flag=True, help="Show full differences of all files, also of new ones.")
 @click.option("--exit-code", is_flag=True, help="Exit with 1 if anything would change, as git diff does.")
 @click.option("-e", "--extra-vars", multiple=True, metavar="KEY=VALUE|@FILE", help="Set a variable, as in Ansible.")
 @click.option("--full", is_flag=True, help="Check everything, even where nothing changed since the last deploy.")
-@click.option("--timeout", callback=seconds, default="0", metavar="DURATION", help="Stop after this time: 90s, 2h.")
+@duration_option("0", "Stop after this time: 90s, 2h.")
 @click.option("--forks", type=click.IntRange(1, 10_000), help="Nodes in parallel.  [default: by cores, 25 to 100]")
 @connection_options
 @json_option
 @click.pass_obj
 def plan(settings: Settings, /, components: tuple[str, ...], *, as_json: bool, **options: Any) -> int:
     """Show what `deploy` would change and which running jobs it would affect; change nothing.
-
-    COMPONENT is `nvidia`, `storage`, `slurm`, `environment` or `monitoring`, as for `deploy`.
 
     Lists packages, files with differences, services, and every slurm.conf key with how it takes effect. Exit codes: 0
     even if something would change, 1 deploy would refuse or fail, 4 nodes did not answer.

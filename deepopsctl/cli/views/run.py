@@ -92,7 +92,7 @@ def failure_lines(failures: Iterable[Failure]) -> Iterator[str]:
 
 
 def left_out_lines(entries: Iterable[LeftOut]) -> Iterator[str]:
-    """Every optional download that could not be had once, with all its nodes."""
+    """Every optional download that failed, once, with all its nodes."""
     groups: dict[tuple[str, str, str], list[str]] = {}
     for entry in entries:
         groups.setdefault((entry.what, entry.message, entry.hint), []).append(entry.host)
@@ -146,8 +146,8 @@ def plain_lines(write: Callable[[str], None]) -> Watch:
 
 
 def _word(outcome: RunOutcome) -> str:
-    nobody = outcome.verdict is Verdict.UNREACHABLE and len(outcome.summary.unreachable) == len(outcome.summary.hosts)
-    return "no node answered" if nobody else _WORDS[outcome.verdict]
+    no_node = outcome.verdict is Verdict.UNREACHABLE and len(outcome.summary.unreachable) == len(outcome.summary.hosts)
+    return "no node answered" if no_node else _WORDS[outcome.verdict]
 
 
 def _undone(outcome: RunOutcome) -> str:

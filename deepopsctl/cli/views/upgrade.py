@@ -32,7 +32,7 @@ def plan_lines(plan: Plan) -> Iterator[str]:
         yield f"note: {note}"
 
 
-# packages that are named one by one
+# packages that are listed one by one
 SHOWN_PACKAGES = 30
 
 

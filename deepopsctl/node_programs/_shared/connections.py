@@ -39,7 +39,7 @@ class Connections:
         return len(self._client_of)
 
     def add(self, client: str, key: Hashable, close: Close) -> str:
-        """One more; returns whose connection was closed for it, '' for nobody's."""
+        """One more; returns whose connection was closed for it, '' if none was."""
         with self._lock:
             crowd = client if len(self._clients.get(client, ())) >= self.of_one else ""
             if not crowd and len(self._client_of) >= self.in_all:
@@ -123,7 +123,7 @@ class BoundedServer(socketserver.ThreadingMixIn):
             return super().get_request()  # type: ignore[misc,no-any-return]  # of the server it is mixed into
         except OSError as error:
             if error.errno in SHORTAGES:
-                crowd = self.connections.close_oldest() or "nobody"
+                crowd = self.connections.close_oldest() or "no client"
                 self.log(f"{error.strerror}: the oldest connection of {crowd} was closed")
             # the caller tries again at once
             time.sleep(PAUSE_S)

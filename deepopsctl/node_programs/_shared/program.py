@@ -18,7 +18,7 @@ Result = Dict[str, Any]
 
 
 def main() -> None:
-    """Run the program that is named on the command line, as `suites.burn_in`."""
+    """Run the program of the command line, as `suites.burn_in`."""
     request: Request = json.loads(sys.stdin.buffer.readline())
     # what the program prints is not a result; the connection stays where `hangup` watches it
     connection, sys.stdout = sys.stdout, sys.stderr

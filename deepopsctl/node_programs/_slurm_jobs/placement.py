@@ -37,7 +37,7 @@ def is_up(node: Record | None) -> bool:
     """True when Slurm would start jobs on the node, now or after others have ended."""
     if node is None:
         return False
-    # a reservation keeps away nobody who may use it, and a requested reboot nobody who comes before it
+    # a reservation keeps away no job that may use it, and a requested reboot no job that comes before it
     away = node_states.NO_JOBS | node_states.STARTING | node_states.MAINTENANCE
     return not node_states.flags(node.get("State", "UNKNOWN")) & away
 

@@ -155,7 +155,7 @@ def directories(token: str, other: str, base: str, *private: str) -> None:
         return
     for place in places:
         try:
-            # not through what somebody else may have put there: some of them are everybody's
+            # not through what another user may have put there: some of them are everybody's
             with open(marks[place], "x"):
                 pass
         except OSError as error:
@@ -186,7 +186,7 @@ def resident() -> int:
 
 
 def memory(most: str) -> None:
-    """Allocate memory in steps of 10 MiB, reporting how much is held; `end` only if nobody stopped it."""
+    """Allocate memory in steps of 10 MiB, reporting how much is held; `end` only if it was not stopped."""
     held = []
     report({"held": 0, "resident": resident(), "end": False})
     for step in range(10, int(most) + 1, 10):

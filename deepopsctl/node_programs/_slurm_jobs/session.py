@@ -122,7 +122,7 @@ class Running:
         return True
 
     def send(self, text: str, *, more: bool = False) -> None:
-        """Give it this input, and end it unless `more` comes; nobody waits, as a job in the queue does not read."""
+        """Give it this input, and end it unless `more` comes; nothing waits, as a job in the queue does not read."""
 
         def write(stream: IO[str]) -> None:
             # the job may be over, or the tool stopped, before all of it was read

@@ -13,7 +13,7 @@ Request = dict[str, Any]
 Result = dict[str, Any]
 
 
-def run(request: Request, trials: Callable[[Request], Result]) -> Result:
+def run_trials(request: Request, trials: Callable[[Request], Result]) -> Result:
     """The result for `node_program`; `trials` returns what reports read: `checks`, and more of the suite's own."""
     if request["check_mode"]:
         return {"deepops": {"checks": []}, "elapsed_s": 0.0, "msg": "check mode: nothing is tried"}

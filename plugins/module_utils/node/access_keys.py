@@ -61,7 +61,7 @@ class Outcome(NamedTuple):
 def ensure(user: str, keys: Sequence[str] = (), *, dry: bool = False) -> Outcome:
     """Root's file has these keys and those that sshd has accepted so far; sshd reads it alone. Raises AccessError.
 
-    It is first tried by a login through an sshd of its own, so that nobody is locked out.
+    It is first tried by a login through an sshd of its own, so that no user is locked out.
     """
     account = _account(user)
     if account.pw_uid == 0:
@@ -92,7 +92,7 @@ def ensure(user: str, keys: Sequence[str] = (), *, dry: bool = False) -> Outcome
 def sshd_block(users: Sequence[str]) -> str:
     """sshd's configuration; a Match block ends with its file."""
     names = ",".join(sorted(dict.fromkeys(users)))
-    # ~/.ssh/rc would run what whoever can write the home has put there
+    # ~/.ssh/rc would run what any user who can write to the home has put there
     return f"{HEADER}Match User {names}\n    AuthorizedKeysFile {DIRECTORY}/%u {PEOPLE}/%u\n    PermitUserRC no\n"
 
 
@@ -419,7 +419,7 @@ def main(arguments: Sequence[str], keys: Sequence[str]) -> Iterator[str]:
         if name:
             private, public, new = ensure_own_key(user, name, comment)
             addresses = os.environ.get("DEEPOPSCTL_ADDRESSES", "")
-            # whoever gets hold of this key can use it from here alone
+            # a user who gets hold of this key can use it from here alone
             public = f'from="{addresses}" {public}'
             wanted.append(public)
             yield from ["changed controller-key"] if new else []

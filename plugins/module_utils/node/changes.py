@@ -25,6 +25,7 @@ class Noted:
         self.diffs: list[dict[str, Any]] = []
 
     def did(self, type_name: str, name: str, action: str, **more: Any) -> None:
+        """One change: `type_name` as `plan` groups them (package, file, unit ...), `action` a verb in its base form."""
         self.changes.append(entry(type_name, name, action, **more))
 
     def result(self, **more: Any) -> dict[str, Any]:

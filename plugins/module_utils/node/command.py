@@ -179,10 +179,10 @@ def _read(process: subprocess.Popen[bytes], limit_s: float | None) -> tuple[byte
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     if process.returncode is None:
-        # not yet waited for: the number of its group can't be another's
+        # not yet collected: the number of its group can't be another's
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        # one that the kernel does not let go is not waited for
+        # no waiting for one that the kernel does not let go
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(1)
     for stream in (process.stdout, process.stderr):

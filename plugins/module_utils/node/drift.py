@@ -44,7 +44,7 @@ def _differences(items: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     for path, ids in items.get("made", {}).items():
         # a user's own, whose mode may change
         if (node_record.directory_facts(path) or [])[:2] != ids:
-            differences.append(f"{path} is gone, or belongs to somebody else")
+            differences.append(f"{path} is gone, or belongs to another user")
     wanted = items.get("held")
     free = sorted(set(wanted) - now["held"]) if wanted else []
     differences += [f"package {name} is held no more" for name in free]

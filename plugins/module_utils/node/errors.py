@@ -17,7 +17,7 @@ class HintedError(Exception):
         self.hint = hint
 
 
-def run(argv: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+def run_or_raise(argv: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
     """Run a command that must succeed; fail_on_error() reports its output where it fails."""
     command.require(argv, env=command.environment(**(environment or {})))
 

@@ -21,7 +21,7 @@ MANAGED = b"# Written by deepopsctl"
 _OVERWRITTEN = "; the next deploy overwrites changes made here.\n"
 HEADER = MANAGED.decode() + _OVERWRITTEN
 HEADER_FROM_CLUSTER = MANAGED.decode() + " from cluster.yml" + _OVERWRITTEN
-# of the block that is ours in a file of somebody else's
+# of the managed block in a file that others own
 MARKER = "deepopsctl"
 # as the kernel has it
 MOST_LINKS = 40

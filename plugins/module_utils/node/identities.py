@@ -38,7 +38,7 @@ def is_over(entry: Entry, key: str, day: str) -> bool:
 
 
 def conflicts(people: Sequence[Entry], groups: Sequence[Entry]) -> list[str]:
-    """Sentences for names and ids of people.yml that are somebody else's here."""
+    """Sentences for names and ids of people.yml that another account has here."""
     users = [(str(person["name"]), int(person["uid"])) for person in people]
     # everybody has a group of the same name and id
     all_groups = [*users, *((str(group["name"]), int(group["gid"])) for group in groups)]
@@ -66,7 +66,7 @@ def _differences(
 
 
 def uid_of(name: str) -> int | None:
-    """A user's id; None for nobody."""
+    """A user's id; None if there is no such user."""
     with contextlib.suppress(KeyError):
         return pwd.getpwnam(name).pw_uid
     return None

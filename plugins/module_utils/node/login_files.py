@@ -10,7 +10,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import fil
 
 ACCOUNT, SESSION = "deepopsctl", "deepopsctl session"
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.@+ \\-]*[A-Za-z0-9_.@+-])?\$?")
-# only whole blocks: a line of somebody else's is never lost to a marker that stands alone
+# only whole blocks: a foreign line is never lost to a marker that stands alone
 _OUR_ACCOUNT = re.compile(rf"^# BEGIN {ACCOUNT}\n(?:.*\n)*?# END {ACCOUNT}(?:\n|\Z)", re.MULTILINE)
 _OUR_SESSION = re.compile(rf"^# BEGIN {SESSION}: (.*)\n(?:.*\n)*?# END {SESSION}$", re.MULTILINE)
 _COMMON_SESSION = re.compile(r"[ \t]*(?:@include|session[ \t]+(?:include|substack))[ \t]+common-session[ \t]*(?:#.*)?")
@@ -59,7 +59,7 @@ def job_environment(job_directory: str) -> str:
 
 
 def trust(addresses: Sequence[str], users: Sequence[str], groups: Sequence[str]) -> str:
-    """sshd's settings on a compute node: it believes login nodes who somebody is, except those with more rights."""
+    """sshd's settings on a compute node: it believes login nodes which user logs in, except users with more rights."""
     if not addresses:
         return ""
     not_users, not_groups = (",".join(["*", *("!" + name for name in names)]) for names in (users, groups))

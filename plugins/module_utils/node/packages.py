@@ -133,7 +133,7 @@ def install(names: Sequence[str], lock_wait: int = LOCK_WAIT_S, downgrade: bool 
     wanted = ["install", "--no-install-recommends"] + ["--allow-downgrades"] * downgrade + list(names)
     result = _apt(wanted, deadline)
     if not result.ok and INTERRUPTED in result.message:
-        # whoever held the lock until now was killed
+        # the process that held the lock until now was killed
         finish_interrupted_transaction()
         result = _apt(wanted, deadline)
     if not result.ok and re.search(
@@ -178,18 +178,18 @@ def with_configuration_only(names: Sequence[str]) -> list[str]:
 
 
 def removable_with(names: Sequence[str]) -> list[str]:
-    """The named packages with what came for them alone; [] where somebody's own package needs one.
+    """The named packages with what came for them alone; [] where a package of the site needs one.
 
     Changes nothing. Raises PackageError.
     """
-    # what apt would remove without them is somebody else's
+    # what apt would remove without them is not managed
     before = _simulated(["autoremove"])
     removed = [name for name in _simulated(["remove", "--auto-remove"] + list(names)) if name not in before]
     return [] if chosen(removed) - set(names) else removed
 
 
 def guarded() -> set[str]:
-    """Packages that deepopsctl has apt hold, so that nobody replaces a daemon under its jobs."""
+    """Packages that deepopsctl has apt hold, so that no upgrade replaces a daemon under its jobs."""
     try:
         with open(GUARDED) as stream:
             return set(stream.read().split())
@@ -200,7 +200,7 @@ def guarded() -> set[str]:
 def guard(names: Iterable[str]) -> None:
     """Have apt hold these packages, and none that were guarded before and are not among them. Raises PackageError."""
     before, now = guarded(), held()
-    # before it happens, so that an interrupted run leaves no hold that nobody knows of
+    # before it happens, so that an interrupted run leaves no hold without a record
     node_record.write_atomically(GUARDED, "".join(f"{name}\n" for name in sorted(names)).encode(), 0o644)
     for how, changed in (("unhold", sorted((before - set(names)) & now)), ("hold", sorted(set(names) - now))):
         result = _mark_patiently(how, changed, LOCK_WAIT_S) if changed else None
@@ -249,7 +249,7 @@ def finish_interrupted_transaction() -> None:
 
 
 def _refuse_removals(arguments: list[str]) -> None:
-    """Raises PackageError where apt would remove what the cluster lives by, also as somebody else's conflict."""
+    """Raises PackageError where apt would remove what the cluster lives by, also by another package's conflict."""
     if not installed(VITAL_PATTERNS):
         return
     lost = [

@@ -19,7 +19,7 @@ PREFERENCES = "/run/deepopsctl-preferences"
 SITE_PREFERENCES = "/etc/apt/preferences"
 # a package asks for a reboot (Ubuntu, and Debian with unattended-upgrades)
 REQUIRED = "/run/reboot-required"
-# a new version of a configuration file that somebody has edited
+# a new version of a configuration file that a user has edited
 LEFT_BEHIND = (".dpkg-dist", ".ucf-dist")
 # `Inst libc6 [2.41-12] (2.41-12+deb13u1 Debian:13.3/stable [amd64])`; a new package has no version before
 _INSTALLED = re.compile(r"^Inst (\S+)(?: \[([^\]\s]+)\])? \((\S+)", re.MULTILINE)

@@ -1,7 +1,7 @@
 """The users of a cluster and their groups, in the node's own files: all of them in one change, whatever their number.
 
 useradd would write every file once for each user. Here they are read, changed and replaced once, with the lock that
-useradd, passwd and systemd-sysusers take, too. Nobody is ever removed: who is no longer declared is expired.
+useradd, passwd and systemd-sysusers take, too. No account is ever removed: one that is no longer declared expires.
 """
 
 from __future__ import annotations
@@ -68,14 +68,17 @@ class Tables:
         self.before = {name: self.text(name) for name in FILES}
 
     def text(self, name: str) -> str:
+        """A table as its file has it."""
         return "".join(f"{':'.join(fields)}\n" for fields in self.lines[name])
 
     def add(self, name: str, *fields: str) -> None:
+        """Add a row whose first field is its key; lines that are there stay as they are."""
         row = list(fields)
         self.lines[name].append(row)
         self.index[name][row[0]] = row
 
     def changed(self) -> list[str]:
+        """The names of the tables that differ from their files."""
         return [name for name in FILES if self.text(name) != self.before[name]]
 
     def write(self) -> None:
@@ -118,7 +121,7 @@ def _file(path: str, content: str) -> dict[str, Any]:
 
 
 def ensure_people(step: node_step.Step, people: Mapping[str, Any]) -> None:
-    """Everybody with groups, expiry and home; refused as a whole where an id or a name is somebody else's."""
+    """Everybody with groups, expiry and home; refused as a whole where another account has an id or a name."""
     owned = step.owned
     check_sshd(step, people["authorized_keys_files"])
     with _locked() if not step.dry else contextlib.nullcontext():
@@ -392,7 +395,7 @@ def _home_is_here(name: str, people: Mapping[str, Any], tables: Tables) -> bool:
 
 
 def warn_of_others(base: str, people: Sequence[Mapping[str, Any]], warn: Callable[[str], None]) -> bool:
-    """Warn of homes that are somebody else's, who decides what their users run at a login; whether there is any."""
+    """Warn of homes with another owner, who decides what their users run at a login; whether there is any."""
     sentences = []
     for person in people:
         path = os.path.join(base, person["name"])
@@ -405,12 +408,12 @@ def warn_of_others(base: str, people: Sequence[Mapping[str, Any]], warn: Callabl
             sentences.append(f"{path} belongs to the user id {owner}, not {person['uid']}")
     if sentences:
         hint = "move it away, or give it to its user: chown -R"
-        warn(f"homes of somebody else: {node_identities.first_few(sentences)}; {hint}")
+        warn(f"homes with another owner: {node_identities.first_few(sentences)}; {hint}")
     return bool(sentences)
 
 
 def make_home(base: str, name: str, uid: int, gid: int) -> None:
-    """A copy of the skeleton, complete before anybody sees it: until then nobody but root gets in.
+    """A copy of the skeleton, complete before a user sees it: until then only root gets in.
 
     By handles: root of a node that has the same file system could put links in place of what root makes here.
     """

@@ -15,6 +15,8 @@ USER_DATA = "/var/lib/cloud/instance/cloud-config.txt"
 CLOUD_INIT, CLOUD_INIT_OFF = "/usr/bin/cloud-init", "/etc/cloud/cloud-init.disabled"
 # since this release Slurm confines jobs by cgroup v2
 CONFINES_BY_V2 = (22, 5)
+# ... and its slurmd finds a controller by an IPv6 address
+FETCHES_BY_IPV6 = (23, 2)
 CGROUP = "/sys/fs/cgroup"
 # where Slurm keeps track of jobs, and confines them
 V1 = ("cpuset", "devices", "freezer", "memory")
@@ -97,7 +99,8 @@ def refusal(requires: Mapping[str, Any]) -> tuple[str, str]:
     """Why nothing can be deployed here, and the way out; ('', '') where it can.
 
     `python` are the first and last version that the control machine's ansible-core works with; `name` is the node's
-    own and `address` the one that cluster.yml has, '' for none; `slurm` are releases of packages, by platform.
+    own and `address` the one that cluster.yml has, '' for none; `slurm` are releases of packages, by platform;
+    `confines` is whether it confines jobs, and `controllers` are the addresses of controllers.
     """
     return next(iter(refusals(requires).values()), ("", ""))
 
@@ -109,7 +112,9 @@ def refusals(requires: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     version, core = ".".join(map(str, sys.version_info[:3])), str(requires.get("core", ""))
     answers = {
         "python": python_refusal(version, requires.get("python") or (), core),
-        "slurm": slurm_refusal(slurm, facts),
+        "slurm": slurm_refusal(
+            slurm, facts, requires.get("controllers") or (), confines=bool(requires.get("confines", True))
+        ),
         "name": name_refusal(str(requires.get("name", "")), str(requires.get("address", ""))),
         "cloud-init": cloud_init_refusal(),
     }
@@ -140,17 +145,25 @@ def packaged_slurm(releases: Mapping[str, Any], facts: Mapping[str, Any]) -> str
     return next((str(releases[name]) for name in names if name in releases), "")
 
 
-def slurm_refusal(release: str, facts: Mapping[str, Any]) -> tuple[str, str]:
-    """Why the distribution's Slurm could not confine jobs here: only later ones know cgroup v2."""
-    if not release or facts["deepops_cgroup"] != "v2" or numbers(release) >= CONFINES_BY_V2:
+def slurm_refusal(
+    release: str, facts: Mapping[str, Any], controllers: Sequence[str] = (), *, confines: bool = True
+) -> tuple[str, str]:
+    """Why the distribution's Slurm could not run jobs here."""
+    if not release:
         return "", ""
-    has = f"{facts['distribution']} {facts['distribution_version']}"
-    message = f"{has} packages Slurm {release}, which can't confine jobs by cgroup v2: every job would fail"
+    has = f"{facts['distribution']} {facts['distribution_version']} packages Slurm {release}, which can't"
     hint = (
         "install a later Slurm (`slurm_install: repository` with packages of your own, docs/operate/packages.md), or a "
-        "later distribution; `slurm_confinement: none` leaves the jobs of all nodes unconfined"
+        "later distribution; "
     )
-    return message, hint
+    by_ipv6 = [address for address in controllers if ":" in str(address)]
+    if confines and facts["deepops_cgroup"] == "v2" and numbers(release) < CONFINES_BY_V2:
+        hint += "`slurm_confinement: none` leaves the jobs of all nodes unconfined"
+        return f"{has} confine jobs by cgroup v2: every job would fail", hint
+    if by_ipv6 and numbers(release) < FETCHES_BY_IPV6:
+        hint += "or give the controllers IPv4 addresses in cluster.yml"
+        return f"{has} reach a controller by its IPv6 address {by_ipv6[0]}: slurmd would not start", hint
+    return "", ""
 
 
 def name_refusal(name: str, address: str) -> tuple[str, str]:
@@ -173,6 +186,7 @@ def own_addresses(name: str) -> Sequence[str]:
 
 
 def is_loopback(address: str) -> bool:
+    """Whether an address, IPv4 or IPv6, leads to the node itself."""
     return address.startswith("127.") or address == "::1"
 
 

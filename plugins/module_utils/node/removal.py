@@ -17,7 +17,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
 )
 
 UNIT_DIRECTORY = "/etc/systemd/system/"
-# parent directories of managed files that belong to nobody else; of modules one by name
+# parent directories of managed files that hold nothing else; of modules one by name
 _OWN_PARENTS = (UNIT_DIRECTORY, "/usr/local/lib/deepopsctl/", "/opt/deepopsctl/modulefiles/")
 
 
@@ -57,12 +57,15 @@ class Ownership:
         self.step.save_owned()
 
     def is_empty(self) -> bool:
+        """Whether the call wants nothing at all: then all that is owned is obsolete."""
         return not any(self.names.values())
 
     def has_obsolete(self) -> bool:
+        """Whether anything has to be removed."""
         return any(self.obsolete(type_name) for type_name in self.names)
 
     def obsolete(self, type_name: str) -> list[str]:
+        """What an earlier call of the step installed of a type, and this one does not want."""
         return [name for name in self.owned[type_name] if name not in self.names[type_name]]
 
     def remove_files(self) -> list[str]:
@@ -99,7 +102,7 @@ class Ownership:
                 continue
             self.noted.did("unit", name, "restart")
             if not self.noted.dry:
-                node_errors.run(["systemctl", "restart", name])
+                node_errors.run_or_raise(["systemctl", "restart", name])
 
 
 def is_ordering(path: str) -> bool:
@@ -122,7 +125,7 @@ def stop(noted: node_changes.Noted, names: Sequence[str]) -> None:
             served.append(name)
     if served and not noted.dry:
         # one call: systemd reloads all of its units after each
-        node_errors.run(["systemctl", "disable", "--now", "--quiet"] + served, node_services.ENVIRONMENT)
+        node_errors.run_or_raise(["systemctl", "disable", "--now", "--quiet"] + served, node_services.ENVIRONMENT)
 
 
 def remove_packages(

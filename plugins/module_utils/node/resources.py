@@ -110,6 +110,11 @@ def note_restart(step: node_step.Step, name: str) -> None:
 
 
 def install_packages(step: node_step.Step, specifications: Sequence[str]) -> None:
+    """Install packages, each with its version in the package manager's notation or without; the result is verified.
+
+    Daemons in `hold_units` that do not run yet are masked meanwhile, so that no package starts one before its
+    configuration is there. Fails the module where the package manager refuses, or where a package is missing after it.
+    """
     stopped = stop_for_packages(step)
     # only what does not run yet: a daemon that serves is left alone
     hold_units = node_services.show(step.wanted["hold_units"] + stopped)
@@ -170,6 +175,7 @@ def check_installed(step: node_step.Step, present: Mapping[str, str]) -> None:
 
 
 def ensure_hostname(step: node_step.Step, name: str) -> None:
+    """Set the static hostname; an empty `name` leaves it alone."""
     if not name or socket.gethostname() == name:
         return
     was = f"was {socket.gethostname()}"
@@ -183,6 +189,10 @@ def ensure_hostname(step: node_step.Step, name: str) -> None:
 
 
 def ensure_directory(step: node_step.Step, wanted: Mapping[str, Any]) -> None:
+    """Create a directory, or correct its owner and mode.
+
+    Fails the module where the path is a file, or another owner's directory that the step did not make.
+    """
     path, mode = wanted["path"], int(wanted["mode"], 8)
     ids = node_files.owner_ids(wanted["owner"], wanted["group"])
     if ids is None and not step.dry:
@@ -219,7 +229,7 @@ def refuse_foreign(step: node_step.Step, path: str, current: Sequence[int] | Non
 
 
 def account_of(uid: int) -> str:
-    """The name of an account here; '' for a number that nobody has (any more)."""
+    """The name of an account here; '' for a number that no account has (any more)."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -227,6 +237,7 @@ def account_of(uid: int) -> str:
 
 
 def make_directory(step: node_step.Step, path: str, ids: tuple[int, int] | None, mode: int) -> None:
+    """Create a directory with its parents. Fails the module where a link of a user is in the path."""
     try:
         link = node_files.users_link(path)
         if link:
@@ -237,6 +248,7 @@ def make_directory(step: node_step.Step, path: str, ids: tuple[int, int] | None,
 
 
 def desired_content(step: node_step.Step, wanted: Mapping[str, Any]) -> bytes:
+    """A file's whole content in bytes: `block` within what is there, else `secret_base64`, else `content`."""
     if wanted["block"] is not None:
         return node_files.with_block(node_files.read(wanted["path"]), wanted["block"], node_files.MARKER)
     if wanted["secret_base64"] is not None:
@@ -244,11 +256,16 @@ def desired_content(step: node_step.Step, wanted: Mapping[str, Any]) -> bytes:
             return base64.b64decode(wanted["secret_base64"].strip(), validate=True)
         except ValueError:
             step.fail(f"{wanted['path']}: its content is not base64", "correct the variable that holds the secret")
-    # lines of somebody else's may be in another encoding: login_access keeps them
+    # lines of others may be in another encoding: login_access keeps them
     return str(wanted["content"]).encode("utf-8", "surrogateescape")
 
 
 def ensure_file(step: node_step.Step, wanted: Mapping[str, Any], units: Sequence[Mapping[str, Any]]) -> bool:
+    """Write a file that differs in content, owner or mode; returns whether its content changed.
+
+    Before the content is replaced, each unit that has to restart or reload for it gets a note on disk, so that an
+    interrupted run does so in the next one. One with `where_present` is left out where it does not exist yet.
+    """
     path, mode = wanted["path"], int(wanted["mode"], 8)
     if wanted.get("where_present") and not os.path.exists(path):
         # once the file is there the record differs, and the next deploy looks again
@@ -285,6 +302,10 @@ def apply_file(
     differences: Sequence[str],
     due: Sequence[str],
 ) -> None:
+    """Write the file, or set its owner and mode. Fails the module where `validate` refuses the content.
+
+    The old file is in place then, and the notes `due` for units are taken back.
+    """
     path, mode, validate = wanted["path"], int(wanted["mode"], 8), wanted["validate"]
     try:
         if "content" in differences:
@@ -306,6 +327,7 @@ def apply_file(
 def note_file(
     step: node_step.Step, wanted: Mapping[str, Any], differences: Sequence[str], before: bytes | None, content: bytes
 ) -> None:
+    """Report the change, with a difference for --diff; of a secret only that it changed."""
     path = wanted["path"]
     if "content" not in differences:
         owned = f"{wanted['owner']}:{wanted['group']} {wanted['mode']}"
@@ -319,6 +341,7 @@ def note_file(
 
 
 def ensure_absent(step: node_step.Step, path: str) -> None:
+    """Remove a file if it is there, and record that it must not be."""
     if node_files.remove(step.noted, path):
         step.actions.append(f"removed {path}")
     step.record["files"][path] = None
@@ -344,12 +367,18 @@ def running_with(step: node_step.Step, path: str) -> list[str]:
 
 
 def reload_of(name: str) -> str:
+    """The name of the note that a unit has to reload, not restart."""
     return f"{name}.reload"
 
 
 def ensure_units(
     step: node_step.Step, units: Sequence[Mapping[str, Any]], changed_files: Sequence[str], new_units: Collection[str]
 ) -> None:
+    """Enable and start, restart, reload or stop units, each once whatever its reasons are.
+
+    `changed_files` are the paths whose content this call replaced; `new_units` came with packages of this call, and
+    their being enabled is not a change of its own.
+    """
     names = [unit["name"] for unit in units]
     if not step.dry and any(path.startswith(UNIT_DIRECTORY) for path in changed_files):
         run_systemctl(step, ["daemon-reload"], "")
@@ -378,6 +407,10 @@ def ensure_running(
     changed_files: Sequence[str],
     is_new: bool,
 ) -> None:
+    """Start a unit that does not run, restart or reload it where a file or a note asks for it.
+
+    `properties` are systemd's, before. Fails the module where it is not active, or not on its port, after 60 s.
+    """
     name = unit["name"]
     due = node_record.is_pending(name) or any(is_among(path, unit["restart_on"]) for path in changed_files)
     reload_on = unit.get("reload_on") or []
@@ -443,6 +476,7 @@ def start_or_restart(step: node_step.Step, unit: Mapping[str, Any]) -> bool:
 
 
 def ensure_stopped(step: node_step.Step, unit: Mapping[str, Any], properties: Mapping[str, str]) -> None:
+    """Stop and disable a unit; one that systemd does not know is fine."""
     name = unit["name"]
     if properties.get("LoadState") == "not-found":
         return
@@ -454,6 +488,7 @@ def ensure_stopped(step: node_step.Step, unit: Mapping[str, Any], properties: Ma
 
 
 def run_systemctl(step: node_step.Step, arguments: list[str], unit: str) -> None:
+    """Run systemctl. Where `unit` is given, a failure fails the module, with the end of its journal."""
     environment = node_command.environment(**node_services.ENVIRONMENT)
     result = node_command.run_merged(["systemctl"] + arguments, env=environment)
     if not result.ok and unit:

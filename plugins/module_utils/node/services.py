@@ -136,7 +136,7 @@ def runs_a_replaced_program(pid: int) -> bool:
 
 
 def restarts(properties: Mapping[str, str]) -> int:
-    """How often systemd has restarted a unit by itself since somebody started it."""
+    """How often systemd has restarted a unit by itself since a user started it."""
     text = properties.get("NRestarts") or "0"
     return int(text) if text.isdigit() else 0
 

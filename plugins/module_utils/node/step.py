@@ -32,13 +32,16 @@ class Step:
 
     @property
     def dry(self) -> bool:
+        """Whether this is check mode: nothing may be changed."""
         return self.noted.dry
 
     def did(self, sentence: str, type_name: str, name: str, action: str, **more: Any) -> None:
+        """Report a change, as a sentence for `actions` and as an entry for `changes`."""
         self.actions.append(sentence)
         self.noted.did(type_name, name, action, **more)
 
     def fail(self, message: str, hint: str = "") -> None:
+        """End the module with what went wrong and what to do; what was changed until then is reported."""
         changes = self.noted.changes
         self.module.fail_json(msg=message, hint=hint, actions=self.actions, changes=changes, changed=bool(changes))
 

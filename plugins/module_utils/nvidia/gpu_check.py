@@ -132,7 +132,7 @@ def sentence(expected: Mapping[str, Any], driver: Driver, slurmd: Registered) ->
 def surplus(expected: Mapping[str, Any], driver: Driver) -> str:
     """A warning for GPUs that Slurm does not schedule; '' where there are none."""
     more = len(driver.cards or ()) - len(expected["cards"])
-    return f"{more} of its GPUs are not in cluster.yml: nobody gets them" if more > 0 else ""
+    return f"{more} of its GPUs are not in cluster.yml: no job gets them" if more > 0 else ""
 
 
 class Comparison:

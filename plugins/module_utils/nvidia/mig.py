@@ -47,7 +47,7 @@ class NvidiaSmiError(Exception):
     """nvidia-smi is missing or gives no usable output; the message is its output."""
 
 
-def run(argv: Sequence[str], seconds: float = 180) -> tuple[bool, str]:
+def run_command(argv: Sequence[str], seconds: float = 180) -> tuple[bool, str]:
     """(worked, combined output). Defined here: at boot no other file of deepopsctl is there."""
     try:
         done = subprocess.run(
@@ -138,7 +138,7 @@ def slices_in(gpu_instances: str, compute_instances: str) -> dict[int, list[list
 
 def read() -> dict[int, dict[str, Any]]:
     """The GPUs as they are now, as gpus_in() has them, with their slices; raises SilentError."""
-    worked, shown = run(["nvidia-smi", "-q", "-x"])
+    worked, shown = run_command(["nvidia-smi", "-q", "-x"])
     try:
         gpus = gpus_in(shown) if worked else {}
     except ElementTree.ParseError:
@@ -153,7 +153,7 @@ def read() -> dict[int, dict[str, Any]]:
 
 
 def _listed(option: str) -> str:
-    worked, shown = run(["nvidia-smi", "mig", option])
+    worked, shown = run_command(["nvidia-smi", "mig", option])
     # that there are none is an error for some versions
     if _NONE.search(shown):
         return ""
@@ -204,6 +204,7 @@ def unmet(wanted: Sequence[Mapping[str, Any]], gpus: Mapping[int, Mapping[str, A
 
 
 def is_met(request: Mapping[str, Any], gpu: Mapping[str, Any]) -> bool:
+    """Whether a GPU has the slices of the request, now and after a reset. True for one that has no MIG."""
     if gpu["current"] is None:
         return True
     modes = (gpu["current"], gpu["pending"]) == (bool(request["slices"]),) * 2
@@ -242,7 +243,7 @@ def _clear(request: Mapping[str, Any], gpu: Mapping[str, Any]) -> tuple[str, str
     steps = [smi + ["-dci"]] if any(parts for _, _, parts in gpu["slices"]) else []
     steps += [smi + ["-dgi"]] if gpu["slices"] else []
     for step in steps:
-        worked, output = run(step)
+        worked, output = run_command(step)
         if not worked:
             return one_line(output), "see what uses it: `fuser -v /dev/nvidia*`"
     return _switch(gpu, bool(request["slices"]))
@@ -251,11 +252,11 @@ def _clear(request: Mapping[str, Any], gpu: Mapping[str, Any]) -> tuple[str, str
 def _switch(gpu: Mapping[str, Any], mode: bool) -> tuple[str, str] | None:
     if (gpu["current"], gpu["pending"]) == (mode, mode):
         return None
-    _worked, output = run(["nvidia-smi", "-i", gpu["address"], "-mig", "1" if mode else "0"])
+    _worked, output = run_command(["nvidia-smi", "-i", gpu["address"], "-mig", "1" if mode else "0"])
     if _mode_of(gpu) == (mode, mode):
         return None
     # its exit status is 0, too, where the mode waits for a reset
-    _worked, reset = run(["nvidia-smi", "-i", gpu["address"], "--gpu-reset"])
+    _worked, reset = run_command(["nvidia-smi", "-i", gpu["address"], "--gpu-reset"])
     now = _mode_of(gpu)
     if now == (mode, mode):
         return None
@@ -267,12 +268,12 @@ def _switch(gpu: Mapping[str, Any], mode: bool) -> tuple[str, str] | None:
 
 def _mode_of(gpu: Mapping[str, Any]) -> tuple[bool | None, ...]:
     query = ["--query-gpu=mig.mode.current,mig.mode.pending", "--format=csv,noheader"]
-    worked, shown = run(["nvidia-smi", "-i", gpu["address"]] + query)
+    worked, shown = run_command(["nvidia-smi", "-i", gpu["address"]] + query)
     return tuple(_mode(word.strip()) for word in shown.split(",")) if worked else (None, None)
 
 
 def _cut(request: Mapping[str, Any], gpu: Mapping[str, Any]) -> tuple[str, str] | None:
-    worked, output = run(["nvidia-smi", "mig", "-i", gpu["address"], "-cgi", ",".join(request["slices"]), "-C"])
+    worked, output = run_command(["nvidia-smi", "mig", "-i", gpu["address"], "-cgi", ",".join(request["slices"]), "-C"])
     if worked:
         return None
     refusals = [line for line in output.splitlines() if not line.startswith("Successfully")]
@@ -285,7 +286,7 @@ def make_device_files(wanted: Sequence[Mapping[str, Any]]) -> None:
     """Slurm looks for a slice's files before any program could make the driver create them."""
     paths = [path for request in wanted if request["slices"] for path in capability_files(request["minor"])]
     if paths and shutil.which("nvidia-modprobe"):
-        run(["nvidia-modprobe"] + [word for path in paths for word in ("-f", path)])
+        run_command(["nvidia-modprobe"] + [word for path in paths for word in ("-f", path)])
 
 
 def capability_files(minor: int) -> list[str]:
@@ -296,16 +297,16 @@ def capability_files(minor: int) -> list[str]:
 
 def _stop(units: Sequence[str]) -> list[str]:
     """Those that ran; stopped now."""
-    running = [name for name in units if run(["systemctl", "is-active", "--quiet", name])[0]]
+    running = [name for name in units if run_command(["systemctl", "is-active", "--quiet", name])[0]]
     for name in running:
-        run(["systemctl", "stop", name])
+        run_command(["systemctl", "stop", name])
     return running
 
 
 def _start(units: Sequence[str], wait: bool) -> None:
     for name in units:
         # at boot a unit may wait for the very one that asks for it
-        run(["systemctl", "start"] + ([] if wait else ["--no-block"]) + [name])
+        run_command(["systemctl", "start"] + ([] if wait else ["--no-block"]) + [name])
 
 
 def boot(wanted: Sequence[Mapping[str, Any]]) -> tuple[int, list[str]]:

@@ -68,7 +68,7 @@ def close_users(wanted: Mapping[str, Any], present: Mapping[str, Any], names: Co
 def close_left(
     wanted: Mapping[str, Any], present: Mapping[str, Any], accounts: Sequence[str], others: Mapping[str, Any]
 ) -> list[str]:
-    """Let nobody submit jobs in these accounts but who is declared there; returns the names of who has left."""
+    """Let only declared users submit jobs in these accounts; returns the names of those who have left."""
     declared = {key.lower() for key in [*wanted["associations"], *others]}
     left = [
         key for key in within(present, accounts) if key not in declared and key.partition("/")[2] not in ("", "root")
@@ -101,7 +101,7 @@ def undeclared(
 
 
 def manual_limits(wanted: Mapping[str, Any], present: Mapping[str, Any], owned: Mapping[str, Any]) -> list[str]:
-    """Sentences for limits of declared objects that nobody declared: somebody set them with sacctmgr."""
+    """Sentences for limits of declared objects that are not declared: they were set with sacctmgr."""
     sentences = []
     for object_type in ("qos", "associations"):
         for key, desired in wanted.get(object_type, {}).items():

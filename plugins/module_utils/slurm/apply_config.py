@@ -187,6 +187,7 @@ def roll_back(old: Mapping[str, bytes | None], effect: Effect, start_timeout: fl
 
 
 def clear_pending() -> None:
+    """Forget that slurmctld has to restart or reconfigure: it has done so."""
     node_record.clear_pending(UNIT)
     node_record.clear_pending(RECONFIGURE)
 

@@ -92,7 +92,7 @@ def _detail(entry: Mapping[str, Any], times: Times) -> str:
 
 
 def _is_cut_short(record: Mapping[str, str], entry: Mapping[str, Any]) -> bool:
-    """Whether it is the one that is over by now, and not a later one of somebody's by the same name."""
+    """Whether it is the one that is over by now, and not a later one by the same name."""
     start, length = _first(entry)
     return datetime.fromisoformat(record["StartTime"]) < start + length
 

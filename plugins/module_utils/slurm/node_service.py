@@ -31,7 +31,7 @@ class RefusedError(node_errors.HintedError):
         super().__init__(message, hint)
 
 
-def run(argv: Sequence[str]) -> str:
+def ask_patiently(argv: Sequence[str]) -> str:
     """Output of one scontrol or scancel, tried again while slurmctld does not answer."""
     done = wait_until(
         lambda: slurm_client.ask(argv),
@@ -59,6 +59,7 @@ def known_nodes(state: Mapping[str, Any], names: Collection[str]) -> dict[str, d
 
 
 def changes_of(names: Sequence[str], action: str, detail: str = "") -> list[dict[str, str]]:
+    """One entry of `changes` for each node."""
     return [{"kind": "node", "name": name, "action": action, "detail": detail} for name in names]
 
 
@@ -101,7 +102,7 @@ def _decision(wanted: str, node: Mapping[str, Any] | None, reason: str) -> tuple
 
 def _set_by(node: Mapping[str, Any], what: str) -> str:
     since = node["reason_since"].replace("T", " ") or "?"
-    return f"{what} by {node['reason_user'] or 'somebody'} since {since}: {node['reason'] or 'no reason given'}"
+    return f"{what} by {node['reason_user'] or 'an unknown user'} since {since}: {node['reason'] or 'no reason given'}"
 
 
 def drain_or_resume(
@@ -143,7 +144,7 @@ def reboot_decision(node: Mapping[str, Any] | None, is_reserved: bool) -> tuple[
         return "refused", "Slurm has no node of that name"
     flags, is_managed = slurm_node_states.flags(node["state"]), node["reason"].startswith(slurm_node_states.PREFIX)
     is_own = node["reason"].startswith(slurm_node_states.REBOOT_PREFIX)
-    by = node["reason_user"] or "somebody"
+    by = node["reason_user"] or "an unknown user"
     since = node["reason_since"].replace("T", " ") or "?"
     if slurm_node_states.REBOOTING & flags:
         return ("none", node["reason"]) if is_own else ("refused", f"{by} has asked for a reboot since {since}")
@@ -180,7 +181,7 @@ def request_reboot(
     require_reboot_settings()
     if not dry:
         words = ("reboot", "ASAP", "nextstate=" + next_state, "reason=" + reason, ",".join(todo))
-        run(slurm_client.scontrol(*words))
+        ask_patiently(slurm_client.scontrol(*words))
         # what it ignores is not in its exit code
         known = known_nodes(require_state(DRAIN_PATIENCE_S), todo)
         for entry in decisions:
@@ -193,7 +194,7 @@ def request_reboot(
 
 def require_reboot_settings() -> None:
     """Refuse where Slurm can't reboot a node, or would set it down before it is back."""
-    config = slurm_output.config(run(slurm_client.CONFIG))
+    config = slurm_output.config(ask_patiently(slurm_client.CONFIG))
     program, limit = config.get("RebootProgram", ""), config.get("ResumeTimeout", "")
     seconds = re.match(r"[0-9]+", limit)
     if not slurm_output.present(program):
@@ -241,10 +242,10 @@ def reserve(names: Sequence[str], user: str) -> list[dict[str, str]]:
     nodes, before = not_foreign(names), slurm_query.reserved_nodes()
     listed = "nodes=" + ",".join(sorted(set(before) | set(names)))
     if before:
-        run(slurm_client.update("reservation", [RESERVATION], listed, "users=" + user))
+        ask_patiently(slurm_client.update("reservation", [RESERVATION], listed, "users=" + user))
     else:
         words = ("users=" + user, "starttime=now", "duration=infinite", "flags=ignore_jobs")
-        run(slurm_client.scontrol("create", "reservation", "reservationname=" + RESERVATION, listed, *words))
+        ask_patiently(slurm_client.scontrol("create", "reservation", "reservationname=" + RESERVATION, listed, *words))
     changes = changes_of(sorted(set(names) - set(before)), "reserve", "for " + user)
     out = sorted(node["name"] for node in nodes.values() if slurm_node_states.is_out(node["state"]))
     if out:
@@ -264,7 +265,7 @@ def wait_until_registered(names: Sequence[str], timeout_s: float) -> list[dict[s
         out = [name for name in left if flags[name] & slurm_node_states.OUT_OF_SERVICE]
         ready = sorted(name for name in out if not flags[name] & slurm_node_states.SILENT)
         if ready:
-            run(slurm_client.update("node", ready, "state=resume"))
+            ask_patiently(slurm_client.update("node", ready, "state=resume"))
             changes.extend(changes_of(ready, "resume"))
         return left
 
@@ -293,13 +294,13 @@ def release(names: Sequence[str]) -> list[dict[str, str]]:
 
 
 def take_out(names: Sequence[str], reason: str, cancel_jobs: bool) -> list[dict[str, str]]:
-    """Drain the nodes that nobody else drained, and end their reservation; with `cancel_jobs` end their jobs, too."""
+    """Drain the nodes that no other user drained, and end their reservation; with `cancel_jobs` end their jobs, too."""
     nodes = known_nodes(require_state(), names).values()
     todo = sorted(
         node["name"] for node in nodes if not is_foreign(node) and not slurm_node_states.is_drained_with(node, reason)
     )
     if todo:
-        run(slurm_client.update("node", todo, "state=drain", "reason=" + reason))
+        ask_patiently(slurm_client.update("node", todo, "state=drain", "reason=" + reason))
     changes = changes_of(todo, "drain", reason) + release(names)
     return changes + (_cancel_jobs(names) if cancel_jobs else [])
 
@@ -310,7 +311,7 @@ def _cancel_jobs(names: Sequence[str]) -> list[dict[str, Any]]:
     jobs = jobs_on(state, names)
     if not jobs:
         return []
-    run(["scancel", *sorted({job["id"] for job in jobs})])
+    ask_patiently(["scancel", *sorted({job["id"] for job in jobs})])
     changes = [{"kind": "job", "name": job["id"], "action": "cancel", "detail": job["user"]} for job in jobs]
 
     def left() -> list[dict[str, Any]]:
@@ -319,7 +320,7 @@ def _cancel_jobs(names: Sequence[str]) -> list[dict[str, Any]]:
         silent = without_slurmd(state, jobs, names)
         if silent:
             # on a drained node that is off, slurmctld waits for ever for a job's end; on one that is down, it ends it
-            run(slurm_client.update("node", silent, "state=down", "reason=deepopsctl: no answer"))
+            ask_patiently(slurm_client.update("node", silent, "state=down", "reason=deepopsctl: no answer"))
             changes.extend(changes_of(silent, "down"))
         return jobs
 

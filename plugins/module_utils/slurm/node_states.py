@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-# deepopsctl ends its own drains, and nobody else's
+# deepopsctl ends its own drains, and no others
 PREFIX = "deepopsctl: "
 # of node add, remove and replace: these end no other drains
 NODE_PREFIX = PREFIX + "node "
@@ -39,7 +39,7 @@ _NOT_AS_CONFIGURED = SILENT | INVALID | {"DOWN"}
 FAULTS = _NOT_AS_CONFIGURED | {"FAIL", "ERROR"}
 # slurmd has to register first; without FAIL and ERROR, which say nothing about that
 UNREGISTERED = _NOT_AS_CONFIGURED | SWITCHED_OFF
-# does not run jobs, also where nobody has drained it
+# does not run jobs, also where it is not drained
 NOT_SERVING = FAULTS | SWITCHED_OFF
 # out of service, by an administrator or by Slurm; the last two are sinfo's words
 DRAINED = frozenset({"DRAIN", "DRAINED", "DRAINING"})
@@ -101,5 +101,5 @@ def is_by_person(reason_user: str) -> bool:
 
 
 def is_drained_with(node: Mapping[str, Any] | None, reason: str) -> bool:
-    """Whether the node is drained for this reason: by the call that gave it, and by nobody since."""
+    """Whether the node is drained for this reason: by the call that gave it, and not again since."""
     return node is not None and "DRAIN" in flags(node["state"]) and node["reason"] == reason

@@ -48,7 +48,7 @@ class NodeState(NamedTuple):
 
     @property
     def bad(self) -> bool:
-        """True when the node does not serve as it should, and nobody asked for that."""
+        """True when the node does not serve as it should, and that was not asked for."""
         flags = slurm_node_states.flags(self.state)
         asked_for = slurm_node_states.is_by_person(self.reason_user) and slurm_node_states.is_only_down(self.state)
         return bool(flags & slurm_node_states.NOT_SERVING) and not asked_for
@@ -69,7 +69,7 @@ class NodeState(NamedTuple):
         return f"slurmctld has it as {self.state}{(f' ({self.reason})' if self.reason else '')}"
 
 
-def run(argv: Sequence[str], text: str = "", seconds: float = ANSWER_S) -> tuple[int, str]:
+def run_merged(argv: Sequence[str], text: str = "", seconds: float = ANSWER_S) -> tuple[int, str]:
     """(exit status, combined output) of one of munge's or systemd's commands."""
     result = node_command.run_merged(argv, seconds, text)
     return result.status, result.message
@@ -135,8 +135,8 @@ def version_sentence(daemon: str, running: str, installed: str, replaced: bool) 
 
 
 def credential() -> str:
-    """For the nodes to decode. Made as nobody, for root only: Slurm takes nothing that nobody signed."""
-    status, output = run(["runuser", "-u", "nobody", "--", "munge", "--no-input", "--restrict-uid=0"])
+    """For the nodes to decode. Made as the user `nobody`, for root only: Slurm takes nothing that `nobody` signed."""
+    status, output = run_merged(["runuser", "-u", "nobody", "--", "munge", "--no-input", "--restrict-uid=0"])
     return output if status == 0 else ""
 
 

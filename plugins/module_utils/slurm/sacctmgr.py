@@ -31,7 +31,7 @@ class Sacctmgr:
         settings = {"SLURM_CONF": slurm_conf} if slurm_conf else {}
         self.environment = node_command.slurm_environment(**settings)
 
-    def run(self, *words: str) -> node_command.Result:
+    def call(self, *words: str) -> node_command.Result:
         """How a command ended, and its output."""
         argv = ["sacctmgr", "--immediate", "--noheader", "--parsable2", *words]
         return node_command.run_merged(argv, ANSWER_S, env=self.environment)
@@ -39,7 +39,10 @@ class Sacctmgr:
     def show(self, *words: str) -> str:
         """Lines of a `show`, tolerating a slurmdbd that is just starting. Raises AccountingError."""
         result = wait_until(
-            lambda: self.run("show", *words), PATIENCE_S, 0.5, lambda r: r.ok or r.status == node_command.MISSING
+            lambda: self.call("show", *words),
+            PATIENCE_S,
+            0.5,
+            lambda r: r.ok or r.status == node_command.MISSING,
         )
         if result.ok:
             return result.output.strip()
@@ -49,6 +52,7 @@ class Sacctmgr:
         raise AccountingError(message, "see `journalctl -u slurmdbd` on the accounting host")
 
     def qos_names(self) -> list[str]:
+        """The names of all QOS. Raises AccountingError."""
         return self.show("qos", "format=name").splitlines()
 
     def state(self, cluster: str) -> dict[str, dict[str, dict[str, str]]]:
@@ -74,7 +78,7 @@ class Sacctmgr:
         while todo:
             refused = []
             for some, words in todo:
-                result = self.run(*words)
+                result = self.call(*words)
                 if not result.ok and not any(sentence in result.output for sentence in NOTHING_TO_DO):
                     refused.append((some, words, result.message))
             if len(refused) == len(todo):
@@ -87,4 +91,4 @@ class Sacctmgr:
         """Add the cluster, if slurmctld does not register it itself. Raises AccountingError."""
         shown = ["cluster", "format=cluster"]
         if not wait_until(lambda: cluster in self.show(*shown).splitlines(), REGISTRATION_S, 0.3):
-            self.run("add", "cluster", cluster)
+            self.call("add", "cluster", cluster)

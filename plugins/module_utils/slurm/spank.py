@@ -28,7 +28,7 @@ _VARIABLE = b"plugin_version"
 def plugins(paths: Sequence[str] = PLUGSTACKS, directory: str = "") -> list[dict[str, Any]]:
     """What it loads: `path`, `arguments`, whether it is `required` and `there`, `version` ("24.11.5", '' if unknown).
 
-    One that is named without a directory is in Slurm's own: in `directory`, or it comes with the packages.
+    One without a directory is in Slurm's own: in `directory`, or it comes with the packages.
     """
     return _examined(_lines(next(filter(os.path.exists, paths), ""), 0), directory)
 

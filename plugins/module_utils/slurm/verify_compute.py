@@ -39,6 +39,7 @@ class Observation:
         self.state = slurm_readiness.NodeState("")
 
     def add_problem(self, sentence: str, repairable: bool = False, hint: str = "") -> None:
+        """Add a sentence, unless it is empty. `repairable`: it may go when slurmd restarts; the first hint stays."""
         if sentence:
             self.problems.append(sentence)
             self.repairable = self.repairable or repairable
@@ -51,6 +52,10 @@ class Observation:
 
 
 def observe(wanted: Mapping[str, Any], node: str, gpus: nvidia_gpu_check.Comparison) -> Observation:
+    """Query slurmd, munge, the node's files and its registration once.
+
+    Files are compared only where slurmd answers. Nothing is changed.
+    """
     observation = Observation()
     if check_daemon(observation, wanted):
         check_files(observation, wanted)
@@ -133,9 +138,10 @@ def check_registration(
 
 
 def munge_problem(wanted: Mapping[str, Any]) -> str:
+    """Why the controller's credential does not decode here; empty where it does, or where there is none."""
     if not wanted["credential"]:
         return ""
-    _status, output = slurm_readiness.run(["unmunge"], text=wanted["credential"])
+    _status, output = slurm_readiness.run_merged(["unmunge"], text=wanted["credential"])
     return slurm_readiness.credential_sentence(output, wanted["controller"])
 
 
@@ -149,12 +155,18 @@ class Repair:
         self.refused = ""
 
     def note(self, type_name: str, name: str, action: str, detail: str) -> None:
+        """Add an entry of `changes`."""
         self.changes.append({"kind": type_name, "name": name, "action": action, "detail": detail})
 
     def done(self, action: str) -> bool:
+        """Whether an action was taken before: each is taken once."""
         return any(change["action"] == action for change in self.changes)
 
     def attempt(self, observation: Observation) -> None:
+        """Restart slurmd after `restart_after` (monotonic seconds); resume a node that Slurm set down for its reboot.
+
+        Each once; `refused` has the reason where systemd does not restart slurmd.
+        """
         if (
             observation.repairable
             and time.monotonic() > self.restart_after
@@ -162,7 +174,7 @@ class Repair:
             and not self.refused
         ):
             # it starts for good only when the controller answers: wait here, where it is seen why it does not
-            status, output = slurm_readiness.run(["systemctl", "restart", "--no-block", UNIT])
+            status, output = slurm_readiness.run_merged(["systemctl", "restart", "--no-block", UNIT])
             if status:
                 self.refused = f"it cannot be restarted: {slurm_readiness.last_line(output)}"
             else:

@@ -1,4 +1,4 @@
-"""Whether slurmctld and slurmdbd run what was deployed, and the nodes that nobody touched are registered."""
+"""Whether slurmctld and slurmdbd run what was deployed, and the nodes that no user took out are registered."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ class Observation:
         self.nodes: dict[str, slurm_readiness.NodeState] = {}
 
     def add_problem(self, where: str, sentence: str) -> None:
+        """Add a sentence about a daemon or a host, unless it is empty."""
         if sentence:
             self.problems.append(f"{where}: {sentence}")
 
@@ -136,7 +137,7 @@ def verify(params: Mapping[str, Any]) -> slurm_readiness.Ready:
 
 
 def warnings(wanted: Mapping[str, Any], observation: Observation, changes: Sequence[Mapping[str, str]]) -> list[str]:
-    """Warn of a slurmctld that had to register again, and of nodes that somebody set down on purpose: they stay so."""
+    """Warn of a slurmctld that had to register again, and of nodes that a user set down on purpose: they stay so."""
     words = "slurmctld read its configuration again"
     again = [f"{words}: {change['detail']}" for change in changes if change["action"] == "reconfigure"]
     down = [
@@ -151,7 +152,7 @@ def warnings(wanted: Mapping[str, Any], observation: Observation, changes: Seque
 
 
 def hanging(problems: Sequence[str]) -> list[str]:
-    """Daemons of this node that systemd sees running, and that answer nobody."""
+    """Daemons of this node that systemd sees running, and that do not answer."""
     silent = [
         unit
         for unit in (CONTROLLER, ACCOUNTING)

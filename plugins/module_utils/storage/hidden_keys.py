@@ -12,8 +12,8 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import 
 PATIENCE_S = 30
 # what the shell below ends with
 NOT_MOUNTED, HIDDEN = 91, 92
-# Mounted read-only, in a mount namespace that ends with the shell: nobody else sees it. The file is looked for as its
-# owner, as root is nobody on most servers.
+# Mounted read-only, in a mount namespace that ends with the shell: no other process sees it. The file is read
+# as its owner, as most servers squash root.
 TRIAL = 'user=$1 file=$2; shift 2; mount "$@" || exit 91; runuser -u "$user" -- test -r "$file" || exit 92'
 HINT = "put the keys into that storage first; the deploy would unmount it again"
 
@@ -41,7 +41,7 @@ def refusal(mount: Mapping[str, str], keys: Sequence[str]) -> tuple[str, ...]:
     if result.ok:
         return ()
     if result.status == HIDDEN:
-        message = f"storage {mount['name']} would hide {keys[1]}, and nobody could log in here any more"
+        message = f"storage {mount['name']} would hide {keys[1]}, and no user could log in here any more"
         return (message, HINT)
     reason = (result.message.strip().splitlines() or ["no answer"])[-1]
     raise UnknownError(

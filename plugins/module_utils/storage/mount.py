@@ -29,7 +29,7 @@ DRAINED = "storage.drain"
 
 
 class InUseError(Exception):
-    """Somebody uses a mount that has to go."""
+    """A process uses a mount that has to go."""
 
 
 def systemctl(*words: str) -> tuple[bool, str]:
@@ -102,25 +102,30 @@ class MountRun(node_step.Step):
             self.save_owned()
 
     def disown(self, path: str) -> None:
+        """Remove a managed file and forget it."""
         node_files.remove(self.noted, path)
         if path in self.owned["files"] and not self.dry:
             self.owned["files"].remove(path)
             self.save_owned()
 
     def defer(self, name: str, reason: str) -> None:
+        """Leave a mount as it is for now, with a warning that says why."""
         self.deferred[name] = reason
         self.module.warn(f"storage {name} stays as it is: {reason}; the next deploy without that changes it")
 
 
 def file_of(unit: str) -> str:
+    """The path of a unit's file."""
     return os.path.join(mount_table.UNIT_DIRECTORY, unit)
 
 
 def automount_of(unit: str) -> str:
+    """The automount unit of a mount unit."""
     return unit[: -len(".mount")] + ".automount"
 
 
 def text_of(path: str) -> str | None:
+    """A file's text; None where there is none."""
     content = node_files.read(path)
     return None if content is None else content.decode("utf-8", "replace")
 
@@ -145,7 +150,7 @@ def unmount(step: MountRun, unit: str, path: str) -> None:
         step.quiet.seek()
     if step.dry:
         return
-    # of a unit whose file somebody removed systemd says that there is none
+    # of a unit whose file was removed systemd says that there is none
     _worked, output = systemctl("stop", unit)
     if path in mount_table.mounted():
         raise InUseError(f"in use by {mount_table.users(path) or output or 'the kernel'}")
@@ -174,7 +179,7 @@ def is_left_alone(step: MountRun, mount: Mapping[str, Any]) -> bool:
 
 
 def check_path(step: MountRun, mount: Mapping[str, Any], unit: mount_table.Unit) -> None:
-    """Refuse a path that is somebody else's."""
+    """Refuse a path that is not managed."""
     path, managed = mount["path"], file_of(mount["unit"]) in step.owned["files"]
     entry = step.table.get(path)
     if managed:
@@ -340,15 +345,16 @@ def authorized_keys() -> tuple[str, ...]:
 
 
 def is_there_for_its_owner(keys: Sequence[str]) -> bool:
-    """Asked as the user: root is nobody on most servers, and may not look into a home there."""
+    """Asked as the user: most servers squash root, which may not look into a home there."""
     argv = ["runuser", "-u", keys[0], "--", "test", "-r", keys[1]]
     return command.run(argv).ok
 
 
 def undo_mount(mount: Mapping[str, Any], unit: str, keys: Sequence[str]) -> None:
+    """Unmount what hides the keys of the user that deploys, and disable its unit. Always raises HintedError."""
     systemctl("disable", "--now", "--quiet", unit)
     systemctl("stop", mount["unit"])
-    message = f"storage {mount['name']} would hide {keys[1]}, and nobody could log in here any more"
+    message = f"storage {mount['name']} would hide {keys[1]}, and no user could log in here any more"
     raise node_errors.HintedError(
         message, "it is unmounted again: deploy slurm first, which moves the keys to root's own directory"
     )

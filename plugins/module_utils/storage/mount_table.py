@@ -76,7 +76,7 @@ def parse_table(text: str) -> dict[str, Entry]:
 
 
 def unmanaged_nfs_mounts(text: str, managed_paths: Sequence[str]) -> list[dict[str, str]]:
-    """NFS that is mounted neither at these paths nor below them: somebody else's, as the kernel's table has it.
+    """NFS that is mounted neither at these paths nor below them: not managed, as the kernel's table has it.
 
     Of version 3 the kernel does not say by which address the node speaks.
     """
@@ -155,7 +155,7 @@ def is_of_mount(before: Unit, after: Unit) -> bool:
 
 
 def in_force(unit: Unit, entry: Entry) -> Unit:
-    """A unit without what its mount lacks: somebody else mounted it, or gave it other options."""
+    """A unit without what its mount lacks: another program mounted it, or gave it other options."""
     lacking = {"nodev", "nosuid", "noexec"} - set(entry.flags)
     return unit._replace(options=[option for option in unit.options if option not in lacking])
 
@@ -171,7 +171,7 @@ def below(path: str, entries: Mapping[str, Entry]) -> list[str]:
 
 
 def is_same_mount(entry: Entry, unit: Unit) -> bool:
-    """Whether a mount that somebody else made is the one that a unit would make."""
+    """Whether a mount that another program made is the one that a unit would make."""
     if unit.fstype == "none":
         return _same_directory(entry.path, unit.what)
     if unit.fstype == "tmpfs":

@@ -54,7 +54,7 @@ def merged(old: str, new: str) -> str:
 
 
 def closing(before: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
-    """{directory: line} of what somebody may still have mounted who is to have it no more."""
+    """{directory: line} of what hosts may still have mounted that are to have it no more."""
     wide = {path: merged(line, wanted[path]) if path in wanted else line for path, line in before.items()}
     return {path: line for path, line in wide.items() if line != wanted.get(path)}
 

@@ -23,7 +23,7 @@ TYPES = ("ext4", "xfs")
 NO_LIMITS = [0, 0, 0, 0]
 # accounts of people, as adduser gives them numbers
 FIRST_UID, LAST_UID = 1000, 59999
-# what XFS gives whoever has no limits of his own stands at this number
+# what XFS gives users without limits of their own has this number
 XFS_DEFAULT = 0
 
 _FSTAB_LINE = re.compile(r"(?P<before>\s*[^#\s]\S*\s+(?P<point>\S+)\s+\S+\s+)(?P<options>\S+)(?P<after>.*)")
@@ -80,13 +80,13 @@ def _how_to_enable(where: FileSystem, quota_type: str) -> str:
     if where.type == "xfs":
         first = "XFS applies it when it is mounted again, a remount is not enough"
         steps = (
-            f"put {option} into its mount options (/etc/fstab, or options: of its entry) and, with nobody on "
+            f"put {option} into its mount options (/etc/fstab, or options: of its entry) and, with no user on "
             f"it, `umount {where.point}`"
         )
         return f"{first}: {steps} and mount it again; for / it is the kernel's rootflags={option}"
     features = "quota" if quota_type == quota_kernel.USER else "quota,project"
     return (
-        f"with nobody on it: `umount {where.point}`, `tune2fs -O {features} -Q {option} {where.device}`, "
+        f"with no user on it: `umount {where.point}`, `tune2fs -O {features} -Q {option} {where.device}`, "
         f"put {option} into its mount options, and mount it again; "
         "a kernel without quota_v2 can't"
     )
@@ -219,6 +219,7 @@ class Export:
 
     @property
     def key(self) -> str:
+        """How read_limited() and write_limited() name this export: its mount point and kind."""
         return f"{self.where.point} {self.kind}"
 
 
@@ -232,6 +233,7 @@ def read_limited(host: Host) -> dict[str, list[int]]:
 
 
 def write_limited(host: Host, limited: Mapping[str, Sequence[int]]) -> None:
+    """Save which ids have limits by this call, for the next one to take back."""
     node_record.write_atomically(host.limited_path, json.dumps(limited, sort_keys=True).encode())
 
 
@@ -258,7 +260,7 @@ def check_together(exports: Sequence[Export]) -> None:
             both = f"{other.wanted['path']} and {export.wanted['path']}"
             raise HintedError(
                 f"{both} are on one file system ({export.where.point}) with different limits",
-                "let both entries say the same: whoever has files there has one limit",
+                "let both entries say the same: a user with files there has one limit",
             )
 
 
@@ -278,6 +280,7 @@ def enforce(export: Export, host: Host, noted: node_changes.Noted) -> None:
 
 
 def set_grace(export: Export, noted: node_changes.Noted) -> None:
+    """Set how long a soft limit may be exceeded, in seconds, for space and for files; only where it differs."""
     seconds = export.wanted["grace"]
     if tuple(export.state.grace) == (seconds, seconds):
         return
@@ -315,6 +318,7 @@ def set_limits(
 
 
 def limits_text(limits: Sequence[int]) -> str:
+    """Limits in words. `limits` are (soft KiB, hard KiB, soft files, hard files), where 0 is none."""
     soft, hard, files_soft, files = limits
     parts = [f"{name} {kib} KiB" for name, kib in (("soft", soft), ("space", hard)) if kib]
     parts += [f"{name} {count}" for name, count in (("files soft", files_soft), ("files", files)) if count]
@@ -328,7 +332,7 @@ def name_projects(exports: Sequence[Export], host: Host, noted: node_changes.Not
     conflicts = table_conflicts(projid, projects)
     if conflicts:
         hint = "choose other names, or say id: for each of them in cluster.yml"
-        raise HintedError(f"{host.projid} has {' '.join(conflicts)} of somebody else's", hint)
+        raise HintedError(f"{host.projid} has {' '.join(conflicts)} that are not managed", hint)
     for path, lines in zip((host.projects, host.projid), tables(projects)):
         before = node_files.read(path)
         after = with_lines(before, lines)
@@ -342,7 +346,7 @@ def assign_projects(projects: Sequence[Mapping[str, Any]], noted: node_changes.N
     waiting = {}
     for project in projects:
         if not os.path.isdir(project["path"]):
-            why = "does not exist: whoever gives a project its directory has to make it"
+            why = "does not exist: create it, then deploy again"
             waiting[project["path"]] = f"{project['path']} {why}"
             continue
         if quota_kernel.has_project(project["path"], project["id"]):
@@ -377,7 +381,7 @@ def remove_obsolete_limits(
 def converge(
     exports: Sequence[Mapping[str, Any]], host: Host, noted: node_changes.Noted
 ) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Everything in its order; returns (managed files, sentences for directories that are no project yet)."""
+    """Everything in its order; returns (managed files, sentences for directories that are not a project yet)."""
     file_systems = read_exports(exports, host)
     check_together(file_systems)
     limited = read_limited(host)

@@ -16,7 +16,7 @@ from tests.integration.monitoring import servers
 from tests.integration.monitoring.promapi import login
 from tests.support.role_templates import render
 
-# nobody waits longer than has to be
+# no test waits longer than it has to
 SOON = {"wait": "100ms", "interval": "200ms"}
 
 

@@ -201,7 +201,7 @@ def test_with_certificates_it_answers_to_the_monitoring_host_alone(libraries: Pa
         wait_until("it listens", lambda: program.process.poll() is None and listens(program.port))
 
         assert asked.answer(monitoring) == 200
-        # nobody; another cluster's node of that name; another node of this cluster
+        # no certificate; another cluster's node of that name; another node of this cluster
         for shown, name in ((None, ""), (stranger, "scraper"), (directory, "node"), (monitoring, "node")):
             with pytest.raises((ssl.SSLError, ConnectionError)):
                 asked.answer(shown, name)
@@ -209,7 +209,7 @@ def test_with_certificates_it_answers_to_the_monitoring_host_alone(libraries: Pa
             # what speaks no TLS
             program.text()
         with socket.create_connection(("127.0.0.1", program.port)):
-            # a client that sends nothing delays nobody
+            # a client that sends nothing delays no other
             assert asked.answer(monitoring) == 200
         assert "127.0.0.1 was refused: [SSL: CERTIFICATE_VERIFY_FAILED]" in program.log.read_text(encoding="utf-8")
 

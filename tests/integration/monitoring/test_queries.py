@@ -39,7 +39,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
     """Prometheus with a rate of everything that counts."""
     directory, own = tmp_path_factory.mktemp("prometheus"), free_port()
     made_up = (TEXTS / "dcgm.prom").read_text(encoding="utf-8")
-    # nobody listens there: a node that is off
+    # a port where nothing listens: a node that is off
     nodes = [target("gpu02", free_port())]
     with ExitStack() as started:
         for written in sorted(WRITTEN.glob("*.prom")):

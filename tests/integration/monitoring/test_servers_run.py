@@ -29,7 +29,7 @@ from tests.support.paths import ROOT
 from tests.support.recorded_roles import Asked, content, record
 
 RULES = ROOT / "roles" / "prometheus" / "files" / "rules"
-# a loopback address that nobody else listens at: ports are the product's own
+# a loopback address at which nothing else listens: ports are the product's own
 ADDRESS = "127.77.0.1"
 EXPORTER, PROMETHEUS, ALERTMANAGER = (ports.default(name) for name in ("node", "prometheus", "alertmanager"))
 AMTOOL = "/etc/prometheus/amtool.yml"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deepopsctl.cli.main import run
+from deepopsctl.cli.main import run_command_line
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.environment.shares import dominating
 from tests.support.paths import ROOT
@@ -20,7 +20,7 @@ COPIES = {"cluster.yml": "", "people.yml": "", "settings.yml": "inventory/group_
 def centre(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClusterDir:
     """The directory as the first lines of cluster.yml make it."""
     monkeypatch.chdir(tmp_path)
-    assert run(["init", "centre", "--controller", "ctl1", "--compute", "g[01-04]"]) == 0
+    assert run_command_line(["init", "centre", "--controller", "ctl1", "--compute", "g[01-04]"]) == 0
     for name, place in COPIES.items():
         shutil.copy(CENTRE / name, tmp_path / "centre" / place / name)
     return ClusterDir(tmp_path / "centre")
@@ -29,7 +29,7 @@ def centre(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClusterDir:
 def test_the_files_are_read_and_nothing_in_them_is_unknown(
     centre: ClusterDir, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["-C", str(centre.path), "inventory"]) == 0
+    assert run_command_line(["-C", str(centre.path), "inventory"]) == 0
 
     shown = capsys.readouterr()
     assert "slurm_login" in shown.out

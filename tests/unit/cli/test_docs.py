@@ -13,7 +13,7 @@ import click
 import pytest
 import yaml
 
-from deepopsctl.cli.main import cli, run
+from deepopsctl.cli.main import cli, run_command_line
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.settings import known_names, require_settings
 from deepopsctl.cluster.spec import parse_spec
@@ -50,7 +50,7 @@ SECRET_NAMES = frozenset({"storage_secrets", "monitoring_alert_secrets"})
 
 
 class Example(NamedTuple):
-    """A line or a block of a page, and where it is; `typed` lines stand in a block, others are named in a sentence."""
+    """A line or a block of a page, and where it is; `typed` lines stand in a block, others stand in a sentence."""
 
     where: str
     text: str
@@ -145,8 +145,8 @@ def test_an_init_on_a_page_makes_a_cluster_directory_that_inventory_accepts(
     words = words_of(example.text)
     directory = words[1]
 
-    assert run(words) == 0
-    assert run(["-C", directory, "inventory"]) == 0
+    assert run_command_line(words) == 0
+    assert run_command_line(["-C", directory, "inventory"]) == 0
 
 
 @pytest.mark.parametrize("example", BLOCKS, ids=lambda example: example.where)
@@ -160,7 +160,7 @@ def test_yaml_on_a_page_is_valid_in_the_file_that_it_is_for(
         parse_spec(in_a_cluster(document), example.where)
     else:
         monkeypatch.chdir(tmp_path)
-        assert run(["init", "hpc", "--controller", "ctl1=192.0.2.1", "--compute", "gpu01=192.0.2.11"]) == 0
+        assert run_command_line(["init", "hpc", "--controller", "ctl1=192.0.2.1", "--compute", "gpu01=192.0.2.11"]) == 0
         directory = ClusterDir.open(tmp_path / "hpc")
         directory.settings.write_text(example.text, "utf-8")
         require_settings(directory, content_dir())

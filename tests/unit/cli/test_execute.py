@@ -231,5 +231,5 @@ def test_ctrl_c_in_the_report_of_a_run_leaves_one_json_object(
     monkeypatch.setattr(execute, "report_lines", interrupted)
     monkeypatch.setattr(main.cli, "main", command)
 
-    assert main.run(["deploy", "--json"]) == ExitCode.INTERRUPTED
+    assert main.run_command_line(["deploy", "--json"]) == ExitCode.INTERRUPTED
     assert json.loads(capsys.readouterr().out)["ok"] is False

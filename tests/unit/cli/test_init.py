@@ -14,7 +14,7 @@ import pytest
 import yaml
 from ansible.parsing.vault import VaultLib, VaultSecret
 
-from deepopsctl.cli.main import run
+from deepopsctl.cli.main import run_command_line
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.errors import ExitCode
 
@@ -29,7 +29,7 @@ def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def init(*arguments: str) -> ClusterDir:
-    assert run(["init", "hpc", *MACHINES, *arguments]) == ExitCode.OK
+    assert run_command_line(["init", "hpc", *MACHINES, *arguments]) == ExitCode.OK
     return ClusterDir.open(Path("hpc"))
 
 
@@ -87,7 +87,7 @@ def test_secrets_are_random_and_encrypted() -> None:
     }
     assert set(first) == {"munge_key", "cluster_authority", *passwords}
     assert len(first["munge_key"]) == 172
-    assert run(["init", "other", *MACHINES]) == ExitCode.OK
+    assert run_command_line(["init", "other", *MACHINES]) == ExitCode.OK
     second = secrets(ClusterDir.open(Path("other")))
     assert all(first[name] != second[name] for name in first)
 
@@ -100,13 +100,13 @@ def test_a_vault_of_before_gets_what_is_missing_and_keeps_what_a_person_put_ther
     mine = "munge_key: mine\n# for the archive\nstorage_secrets: {archive: {key: x}}\n"
     directory.secrets.write_bytes(vault.encrypt(mine))
 
-    assert run(["-C", "hpc", "inventory"]) == ExitCode.OK
+    assert run_command_line(["-C", "hpc", "inventory"]) == ExitCode.OK
 
     assert vault.decrypt(directory.secrets.read_bytes()).decode().startswith(mine)
     assert secrets(directory).keys() > {"munge_key", "storage_secrets", "monitoring_web_password"}
     assert "secrets.yml: added slurm_dbd_password, " in capsys.readouterr().err
     before = directory.secrets.read_bytes()
-    assert run(["-C", "hpc", "inventory"]) == ExitCode.OK
+    assert run_command_line(["-C", "hpc", "inventory"]) == ExitCode.OK
     assert directory.secrets.read_bytes() == before
 
 
@@ -126,7 +126,7 @@ def test_settings_of_a_node_list_are_where_the_clusters_own_begin() -> None:
         encoding="utf-8",
     )
 
-    assert run(["init", "hpc", "--from", "nodes.yml"]) == ExitCode.OK
+    assert run_command_line(["init", "hpc", "--from", "nodes.yml"]) == ExitCode.OK
 
     directory = ClusterDir.open(Path("hpc"))
     assert yaml.safe_load(directory.settings.read_text()) == {"monitoring_enabled": False}
@@ -159,7 +159,7 @@ def test_prints_one_json_object(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_faults_are_printed_all_and_nothing_is_written(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    code = run(["init", "hpc", "--controller", "ctl1-", "--compute", "n[3-1]", "--json"])
+    code = run_command_line(["init", "hpc", "--controller", "ctl1-", "--compute", "n[3-1]", "--json"])
     captured = capsys.readouterr()
     assert code == ExitCode.INVALID_INPUT
     document = json.loads(captured.out)
@@ -178,7 +178,7 @@ def test_a_cluster_stays_without_force_and_with_an_input_at_fault(
 ) -> None:
     directory = init()
     before = files(directory.path)
-    assert run(["init", "hpc", *arguments]) == ExitCode.INVALID_INPUT
+    assert run_command_line(["init", "hpc", *arguments]) == ExitCode.INVALID_INPUT
     assert error in capsys.readouterr().err
     assert files(directory.path) == before
 
@@ -199,7 +199,7 @@ def test_force_replaces_the_nodes_and_keeps_everything_else() -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
     before = files(directory.path)
-    assert run(["init", "hpc", "--controller", "new1", "--compute", "n1", "--force"]) == ExitCode.OK
+    assert run_command_line(["init", "hpc", "--controller", "new1", "--compute", "n1", "--force"]) == ExitCode.OK
     after = files(directory.path)
     assert {name for name in before if after[name] != before[name]} == {"cluster.yml", "inventory/hosts.yml"}
     assert b"new1" in after["cluster.yml"]
@@ -218,7 +218,7 @@ def test_force_lists_the_settings_that_it_leaves_out(capsys: pytest.CaptureFixtu
     )
     capsys.readouterr()
 
-    assert run(["init", "hpc", "--from", "nodes.yml", "--force", "--json"]) == ExitCode.OK
+    assert run_command_line(["init", "hpc", "--from", "nodes.yml", "--force", "--json"]) == ExitCode.OK
 
     left = json.loads(capsys.readouterr().out)["not_carried"]
     assert [note["name"] for note in left] == ["node_common_time_servers"]
@@ -229,7 +229,7 @@ def test_a_setting_that_is_no_date_is_named_with_its_line(capsys: pytest.Capture
         "schema: 1\nnodes: [{names: a, roles: [controller, compute]}]\nsettings:\n  x: 2026-02-30\n"
     )
 
-    assert run(["init", "hpc", "--from", "nodes.yml"]) == ExitCode.INVALID_INPUT
+    assert run_command_line(["init", "hpc", "--from", "nodes.yml"]) == ExitCode.INVALID_INPUT
 
     assert "nodes.yml:4: not valid YAML: day is out of range for month" in capsys.readouterr().err
 
@@ -245,9 +245,9 @@ def test_force_that_changes_nothing_leaves_no_copy() -> None:
 
 def test_force_repairs_a_truncated_cluster_file() -> None:
     init().spec.write_text("schema: 1\nnodes:\n  - {na")
-    assert run(["-C", "hpc", "inventory"]) == ExitCode.INVALID_INPUT
+    assert run_command_line(["-C", "hpc", "inventory"]) == ExitCode.INVALID_INPUT
     init("--force")
-    assert run(["-C", "hpc", "inventory"]) == ExitCode.OK
+    assert run_command_line(["-C", "hpc", "inventory"]) == ExitCode.OK
 
 
 @pytest.mark.parametrize("arguments", [[], ["--force"]])
@@ -256,7 +256,7 @@ def test_refuses_a_directory_that_holds_something_else(
 ) -> None:
     Path("hpc").mkdir()
     Path("hpc/thesis.tex").write_text("mine")
-    assert run(["init", "hpc", *MACHINES, *arguments]) == ExitCode.INVALID_INPUT
+    assert run_command_line(["init", "hpc", *MACHINES, *arguments]) == ExitCode.INVALID_INPUT
     assert "hpc: is not empty: it holds thesis.tex" in capsys.readouterr().err
     assert [path.name for path in Path("hpc").iterdir()] == ["thesis.tex"]
 
@@ -264,13 +264,13 @@ def test_refuses_a_directory_that_holds_something_else(
 @pytest.mark.parametrize(("path", "error"), [("file", "file: is a file"), ("file/hpc", "file/hpc: can't be written: ")])
 def test_refuses_a_file_as_directory(path: str, error: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("file").write_text("")
-    assert run(["init", path, *MACHINES]) == ExitCode.INVALID_INPUT
+    assert run_command_line(["init", path, *MACHINES]) == ExitCode.INVALID_INPUT
     assert f"error: {error}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["it's", "50%", "$HOME", 'a"b'])
 def test_refuses_a_path_that_ssh_would_misread(name: str, tmp_path: Path) -> None:
-    assert run(["init", name, *MACHINES]) == ExitCode.INVALID_INPUT
+    assert run_command_line(["init", name, *MACHINES]) == ExitCode.INVALID_INPUT
     assert list(tmp_path.iterdir()) == []
 
 
@@ -284,7 +284,7 @@ def test_fills_a_fresh_git_repository_and_keeps_secrets_out_of_it() -> None:
 
 def test_fills_the_current_directory_without_replacing_it(tmp_path: Path) -> None:
     inode = tmp_path.stat().st_ino
-    assert run(["init", ".", *MACHINES]) == ExitCode.OK
+    assert run_command_line(["init", ".", *MACHINES]) == ExitCode.OK
     assert tmp_path.stat().st_ino == inode
     assert Path("cluster.yml").is_file()
 
@@ -312,18 +312,18 @@ def test_inventory_follows_cluster_yml(capsys: pytest.CaptureFixture[str]) -> No
     text = directory.spec.read_text()
     directory.spec.write_text(text.replace("partitions:", "  - {names: login1, roles: [login]}\npartitions:"))
     capsys.readouterr()
-    assert run(["-C", "hpc", "inventory"]) == ExitCode.OK
+    assert run_command_line(["-C", "hpc", "inventory"]) == ExitCode.OK
     captured = capsys.readouterr()
     assert "slurm_login           1  login1" in captured.out
     assert captured.err == "inventory/hosts.yml updated: 4 nodes\n"
-    assert run(["-C", "hpc", "inventory"]) == ExitCode.OK
+    assert run_command_line(["-C", "hpc", "inventory"]) == ExitCode.OK
     assert capsys.readouterr().err == "inventory/hosts.yml is up to date: 4 nodes\n"
 
 
 def test_inventory_prints_one_json_object(capsys: pytest.CaptureFixture[str]) -> None:
     init()
     capsys.readouterr()
-    assert run(["-C", "hpc", "inventory", "--json"]) == ExitCode.OK
+    assert run_command_line(["-C", "hpc", "inventory", "--json"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
     assert (document["command"], document["nodes"]) == ("inventory", 3)
     assert document["groups"]["slurm_compute"] == ["gpu1", "gpu2"]
@@ -333,12 +333,12 @@ def test_inventory_leaves_hosts_yml_alone_where_cluster_yml_is_at_fault() -> Non
     directory = init()
     before = directory.hosts.read_bytes()
     directory.spec.write_text(directory.spec.read_text() + "  - {name: p, nodes: gpu9}\n")
-    assert run(["-C", "hpc", "inventory"]) == ExitCode.INVALID_INPUT
+    assert run_command_line(["-C", "hpc", "inventory"]) == ExitCode.INVALID_INPUT
     assert directory.hosts.read_bytes() == before
 
 
 def test_inventory_outside_a_cluster_directory_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["inventory"]) == ExitCode.INVALID_INPUT
+    assert run_command_line(["inventory"]) == ExitCode.INVALID_INPUT
     assert "hint: give one with -C DIR or $DEEPOPSCTL_CLUSTER" in capsys.readouterr().err
 
 

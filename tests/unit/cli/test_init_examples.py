@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deepopsctl.cli.main import run
+from deepopsctl.cli.main import run_command_line
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.inventory import render_inventory
 from tests.support.paths import ROOT
@@ -34,7 +34,7 @@ def test_the_command_in_each_example_makes_the_example_cluster(
     arguments = command_in(path)
     if "--from" in arguments:
         (tmp_path / path.name).write_bytes(path.read_bytes())
-    assert run(arguments) == 0
+    assert run_command_line(arguments) == 0
     made, stored = ClusterDir(tmp_path / "example"), ClusterDir(EXAMPLES / "example")
     assert made.spec.read_text() == stored.spec.read_text()
     assert made.hosts.read_text() == stored.hosts.read_text()

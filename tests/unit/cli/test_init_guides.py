@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deepopsctl.cli.main import run
+from deepopsctl.cli.main import run_command_line
 from tests.lab import foreign_slurm as handmade
 from tests.support.paths import ROOT
 
@@ -24,7 +24,7 @@ def shown(guide: str, command: str) -> list[str]:
 
 
 def printed(command: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    run(command.split())
+    run_command_line(command.split())
     captured = capsys.readouterr()
     return (captured.out + captured.err).splitlines()
 

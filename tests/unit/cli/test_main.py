@@ -18,10 +18,10 @@ HEAVY = ("pydantic", "ansible_runner", "ansible", "rich", "ClusterShell", "yaml"
 LOADED = """
 import json
 import sys
-from deepopsctl.cli.main import run
+from deepopsctl.cli.main import run_command_line
 heavy, calls = json.load(sys.stdin)
 for arguments in calls:
-    code = run(arguments)
+    code = run_command_line(arguments)
     print(arguments, code, [name for name in heavy if name in sys.modules], file=sys.stderr)
 """
 
@@ -35,7 +35,7 @@ def test_help_of_every_command_imports_nothing_heavy() -> None:
 
 
 def test_help_lists_every_command_with_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["--help"]) == ExitCode.OK
+    assert main.run_command_line(["--help"]) == ExitCode.OK
     out = capsys.readouterr().out
     for name, summary in COMMANDS.items():
         assert f"  {name} " in out
@@ -48,7 +48,7 @@ def test_help_lists_every_command_with_what_it_does(capsys: pytest.CaptureFixtur
 def test_an_unknown_command_is_answered_with_the_likely_one(
     word: str, answer: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main.run([word]) == ExitCode.USAGE
+    assert main.run_command_line([word]) == ExitCode.USAGE
     assert answer in capsys.readouterr().err
 
 
@@ -60,7 +60,7 @@ def test_an_unknown_component_is_answered_with_the_likely_one(
     word: str, answer: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for command in ("deploy", "plan"):
-        assert main.run([command, word]) == ExitCode.USAGE
+        assert main.run_command_line([command, word]) == ExitCode.USAGE
         assert f"there is no component '{word}'; {answer}" in capsys.readouterr().err
 
 
@@ -78,7 +78,7 @@ def test_nodes_that_are_named_by_nothing_are_never_all_of_them(
     words: list[str], text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`--limit "$NODES"` where NODES is not set."""
-    assert main.run([*words, text]) == ExitCode.USAGE
+    assert main.run_command_line([*words, text]) == ExitCode.USAGE
     assert "names no node" in capsys.readouterr().err
 
 
@@ -91,7 +91,7 @@ def test_a_tag_that_would_leave_out_the_comparison_of_nodes_is_refused(
 ) -> None:
     directory = create_cluster(tmp_path / "hpc", cluster())
 
-    assert main.run(["-C", str(directory.path), "deploy", "slurm", "--tags", tags]) == ExitCode.USAGE
+    assert main.run_command_line(["-C", str(directory.path), "deploy", "slurm", "--tags", tags]) == ExitCode.USAGE
     assert meant in capsys.readouterr().err
 
 
@@ -105,11 +105,11 @@ def test_a_tag_that_would_leave_out_the_comparison_of_nodes_is_refused(
     ],
 )  # fmt: skip
 def test_numbers_without_end_and_names_that_are_none_are_refused(words: list[str]) -> None:
-    assert main.run(words) == ExitCode.USAGE
+    assert main.run_command_line(words) == ExitCode.USAGE
 
 
 def test_usage_errors_are_json_where_json_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["deploy", "slrm", "--json"]) == ExitCode.USAGE
+    assert main.run_command_line(["deploy", "slrm", "--json"]) == ExitCode.USAGE
     result = json.loads(capsys.readouterr().out)
     assert result["ok"] is False
     assert "slrm" in result["errors"][0]["message"]
@@ -122,11 +122,11 @@ def test_an_environment_variable_has_the_name_of_its_option(
     monkeypatch.setenv("DEEPOPSCTL_RUNS_LIST_JSON", "1")
     monkeypatch.setenv("DEEPOPSCTL_PEOPLE_EXPIRE_ON", "someday")
 
-    assert main.run(["-C", str(tmp_path), "runs", "list"]) == ExitCode.OK
+    assert main.run_command_line(["-C", str(tmp_path), "runs", "list"]) == ExitCode.OK
     assert json.loads(capsys.readouterr().out)["runs"] == []
-    assert main.run(["-C", str(tmp_path / "none"), "runs", "list"]) == ExitCode.INVALID_INPUT
+    assert main.run_command_line(["-C", str(tmp_path / "none"), "runs", "list"]) == ExitCode.INVALID_INPUT
     assert json.loads(capsys.readouterr().out)["ok"] is False
-    assert main.run(["people", "expire", "alice"]) == ExitCode.USAGE
+    assert main.run_command_line(["people", "expire", "alice"]) == ExitCode.USAGE
     assert "someday" in capsys.readouterr().err
 
 
@@ -137,7 +137,7 @@ def test_the_directory_may_stand_before_or_after_the_command(
     arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "cluster.yml").write_text("")
-    assert main.run([word.format(tmp_path) for word in arguments]) == ExitCode.OK
+    assert main.run_command_line([word.format(tmp_path) for word in arguments]) == ExitCode.OK
     assert "there are no runs yet" in capsys.readouterr().err
 
 
@@ -146,7 +146,7 @@ def test_the_directory_comes_from_the_environment_too(
 ) -> None:
     (tmp_path / "cluster.yml").write_text("")
     monkeypatch.setenv("DEEPOPSCTL_CLUSTER", str(tmp_path))
-    assert main.run(["runs", "list", "--json"]) == ExitCode.OK
+    assert main.run_command_line(["runs", "list", "--json"]) == ExitCode.OK
     assert json.loads(capsys.readouterr().out) == {"schema": 1, "command": "runs list", "ok": True, "runs": []}
 
 
@@ -188,7 +188,7 @@ def test_every_error_becomes_a_sentence_and_an_exit_code(
     failing: list[BaseException], error: BaseException, code: int, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     failing.append(error)
-    assert main.run([]) == code
+    assert main.run_command_line([]) == code
     assert capsys.readouterr().err == text
 
 
@@ -198,12 +198,12 @@ def test_of_identical_problems_a_few_are_shown_and_the_others_counted(
     same = [Problem(f"nodes.csv:{row}", f"gpu{row}.example.com has a domain", "name it") for row in range(1000)]
     failing.append(InputError([Problem("nodes.csv:1", "unknown column"), *same]))
 
-    main.run([])
+    main.run_command_line([])
 
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1 + 2 * 10
     assert lines[-2] == "error: nodes.csv:9: gpu9.example.com has a domain (and 990 more like it: --json has all)"
-    main.run(["init", "--json"])
+    main.run_command_line(["init", "--json"])
     assert len(json.loads(capsys.readouterr().out)["errors"]) == 1001
 
 
@@ -240,7 +240,7 @@ def test_ctrl_c_while_the_command_line_is_loaded_is_ctrl_c() -> None:
 
 def test_a_traceback_comes_with_vv_only(failing: list[BaseException], capsys: pytest.CaptureFixture[str]) -> None:
     failing.append(ValueError("odd"))
-    main.run(["deploy", "-vv"])
+    main.run_command_line(["deploy", "-vv"])
     assert "Traceback" in capsys.readouterr().err
 
 

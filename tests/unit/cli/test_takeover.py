@@ -31,7 +31,7 @@ def test_nothing_is_written_while_another_run_works_on_the_cluster(
 
     with (directory.runs / ".lock").open("w") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
-        assert main.run(["-C", str(directory.path), "takeover"]) == ExitCode.FAILED
+        assert main.run_command_line(["-C", str(directory.path), "takeover"]) == ExitCode.FAILED
 
     assert "another run" in capsys.readouterr().err
     assert directory.settings_text() == before
@@ -59,6 +59,6 @@ def test_json_is_one_object_and_nothing_is_written(
 
     monkeypatch.setattr(takeover, "_collect_facts", collect)
 
-    assert main.run(["-C", str(directory), "takeover", "--json"]) == code
+    assert main.run_command_line(["-C", str(directory), "takeover", "--json"]) == code
     assert json.loads(capsys.readouterr().out)["ok"] is False
     assert before == {path: path.read_bytes() for path in before}

@@ -182,19 +182,20 @@ class TestValues:
 
     def test_every_switch_is_read_as_one_also_where_ansible_gets_a_text(self) -> None:
         """`-e grafana_enabled=false` by hand is the text `false`, which is true."""
-        switches = {name for name in documented() if setting_types(content_dir())[name].name == "bool"}
+        types = setting_types(content_dir())
+        switches = {name for name in documented() if types[name].name == "bool"}
         paths = [*Path("playbooks").rglob("*.yml"), *Path("group_vars").rglob("*.yml"), *Path("roles").rglob("*.yml")]
         paths += Path("roles").rglob("*.j2")
         # templates, conditions, and the lines of a list of these
         listed = r"^ +- (?:not )?[\w.]+(?: (?:and|or) [^\n]*)?$"
         inside = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|when: [^\n]*|" + listed, re.DOTALL | re.MULTILINE)
-        words = re.compile(rf"(?<![\w.'-])(?:{'|'.join(switches)})\b(?! is (?:not )?defined)(?![\w'=:/.])(?! \| )")
+        words = re.compile(r"(?<![\w.'-])\w+(?! is (?:not )?defined)(?![\w'=:/.])(?! \| )")
         bare = {
             f"{path}: {match}"
             for path in paths
             if path.parent.name not in ("meta", "defaults")
             for expression in inside.findall(re.sub(r"^\s*#.*|^\s*tags:.*", "", path.read_text("utf-8"), flags=re.M))
-            for match in words.findall(expression)
+            for match in switches.intersection(words.findall(expression))
         }
 
         assert switches >= {"grafana_enabled", "nvidia_driver_reboot", "slurm_set_hostname"}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deepopsctl.cli.main import run
+from deepopsctl.cli.main import run_command_line
 from deepopsctl.cluster.spec import parse_spec
 from deepopsctl.cluster.spelling import misspelt_values, near_type
 from deepopsctl.errors import ExitCode
@@ -56,7 +56,7 @@ def test_init_and_inventory_warn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert run(["init", "hpc", "--controller", "c1", "--compute", "n1", "--gpus", "H1OO:8"]) == ExitCode.OK
+    assert run_command_line(["init", "hpc", "--controller", "c1", "--compute", "n1", "--gpus", "H1OO:8"]) == ExitCode.OK
     assert "warning: cluster.yml: gpus: H1OO of n1" in capsys.readouterr().err
-    assert run(["-C", "hpc", "inventory"]) == ExitCode.OK
+    assert run_command_line(["-C", "hpc", "inventory"]) == ExitCode.OK
     assert "did you mean h100?" in capsys.readouterr().err

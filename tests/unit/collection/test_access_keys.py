@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from deepopsctl.node_programs._shared import access_keys
+from deepopsctl.node_programs.operations.node_doctor import main as node_doctor
 
 A = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHuKFJrFKlSN1oTvwmMQw0JpOPrYQo3qzbSgVhRTMEeP"
 B = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG/BNj5ceSxHv164NueTzX2aUqibHeHV/fZb49d3+0Ib"
@@ -60,7 +61,7 @@ def test_only_keys_are_taken_over_and_a_pipe_in_their_place_does_not_block(
     monkeypatch.setattr(
         access_keys, "accepted_places", lambda _user: [".ssh/authorized_keys", "%h/.ssh/authorized_keys2"]
     )
-    # nobody's group list is asked where the test is not root
+    # no group list is asked where the test is not root
     monkeypatch.setattr(os, "initgroups", lambda *_ids: None)
 
     assert access_keys.own_keys(account) == [f'from="192.0.2.1" {B} b']
@@ -79,6 +80,21 @@ def test_the_file_system_of_a_home_is_the_one_on_top(tmp_path: Path, path: str, 
     table.write_text(MOUNTS)
 
     assert access_keys.file_system_of(path, str(table)) == expected
+
+
+def test_a_home_that_lies_on_a_file_server_already_is_reported_by_doctor(
+    account: pwd.struct_passwd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pwd, "getpwnam", lambda _name: account)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(access_keys, "in_force", lambda _user: True)
+    monkeypatch.setenv("SUDO_USER", "ada")
+
+    monkeypatch.setattr(access_keys, "file_system_of", lambda _path: ("/home", "nfs4"))
+    on_a_server = {"user": "ada", "networked": f"{account.pw_dir} (nfs4 at /home)", "keys": "root"}
+    assert node_doctor.login() == on_a_server
+    monkeypatch.setattr(access_keys, "file_system_of", lambda _path: ("/", "ext4"))
+    assert node_doctor.login() == {**on_a_server, "networked": ""}
 
 
 @pytest.mark.parametrize(

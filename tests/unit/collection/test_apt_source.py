@@ -1,4 +1,4 @@
-"""Whether a repository is named on a node already, whose key a file has, and what is ours to take away."""
+"""Whether a repository is on a node already, whose key a file has, and what is ours to take away."""
 
 from __future__ import annotations
 

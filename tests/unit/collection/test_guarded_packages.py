@@ -17,7 +17,7 @@ packages = nodeside.load("node.packages")
 
 @pytest.fixture(autouse=True)
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A node with munge, slurmd and a package that somebody else holds; `held` has a line for each that is held."""
+    """A node with munge, slurmd and a package that a user holds; `held` has a line for each that is held."""
     (tmp_path / "held").write_text("site-driver\n")
     mark = (
         f"cd {tmp_path}; how=$1; shift; case $how in showhold) cat held ;;"

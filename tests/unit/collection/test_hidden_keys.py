@@ -1,4 +1,4 @@
-"""Whether a new mount would hide the keys of whoever deploys: tried for real, in a mount namespace of its own."""
+"""Whether a new mount would hide the keys of the user who deploys: tried for real, in a mount namespace of its own."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_storage_without_the_keys_is_refused_and_nothing_stays_mounted(home: P
 
     message, hint = hidden_keys.refusal(mount(home), keys(home))
 
-    assert message == f"storage homes would hide {home}/ann/keys, and nobody could log in here any more"
+    assert message == f"storage homes would hide {home}/ann/keys, and no user could log in here any more"
     assert "put the keys into that storage first" in hint
     assert Path("/proc/self/mounts").read_text() == before
     assert (home / "ann" / "keys").exists()

@@ -125,7 +125,7 @@ def test_login_nodes_are_believed_for_nobody_who_has_more_rights() -> None:
     text = files.trust(["192.0.2.2", "2001:db8::2"], ["root", "ubuntu"], ["sudo", "wheel"])
 
     assert "Match Address 192.0.2.2,2001:db8::2 User *,!root,!ubuntu Group *,!sudo,!wheel\n" in text
-    # outside of the block nobody is
+    # outside of the block no user is
     assert "HostbasedAuthentication" not in text.partition("Match ")[0]
     assert files.trust([], ["root"], ["sudo"]) == ""
 

@@ -94,3 +94,15 @@ def test_a_comma_in_a_description_is_no_key_of_its_own(path: Path) -> None:
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
 def test_a_module_takes_what_it_documents(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert differences(*arguments_of(path, monkeypatch)) == []
+
+
+def names_of(options: Mapping[str, Any]) -> set[str]:
+    nested = (names_of(option.get("suboptions") or {}) for option in options.values())
+    return set(options).union(*nested)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_no_option_has_a_name_that_ansible_uses_itself(path: Path) -> None:
+    options = yaml.safe_load(nodeside.plugin("modules", path.stem).DOCUMENTATION).get("options") or {}
+
+    assert names_of(options) & {"message", "syslog_facility"} == set()

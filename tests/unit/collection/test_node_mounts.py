@@ -53,7 +53,7 @@ def test_a_drain_of_a_call_that_was_cut_off_is_ended_where_nothing_is_left_to_un
     quiet().end(warnings.append)
 
     assert (slurm.reason, warnings) == ("", [])
-    # somebody drains it for the same reason later
+    # a user drains it for the same reason later
     slurm.reason = "deepopsctl: its storage"
     quiet().end(warnings.append)
     assert slurm.reason == "deepopsctl: its storage"

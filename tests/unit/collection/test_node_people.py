@@ -98,7 +98,7 @@ def test_a_users_own_words_break_no_line(etc: Path) -> None:
 
 def test_a_copy_of_hashes_is_never_readable_by_others(etc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (etc / "shadow").chmod(0o600)
-    # nobody can be quicker than a copy that never gets its mode
+    # no user can be quicker than a copy that never gets its mode
     monkeypatch.setattr("shutil.copystat", raising(PermissionError()))
 
     deploy(ALICE)
@@ -250,7 +250,9 @@ class TestHomes:
         step = deploy(ALICE, BOB, homes_in=str(home))
 
         (warning,) = step.warnings
-        assert warning.startswith(f"homes of somebody else: {home}/alice belongs to the user id 60099, not 60010; move")
+        assert warning.startswith(
+            f"homes with another owner: {home}/alice belongs to the user id 60099, not 60010; move"
+        )
         assert step.wanted["digest"] == ""
         assert (home / "alice").stat().st_uid == 60099
         assert (home / "bob").stat().st_uid == 60011

@@ -27,7 +27,7 @@ PUBLIC = {
     # their names, in a task with no_log
     ("slurm_takeover_info", "secrets"),
 }
-# made as nobody, for root alone, for some minutes: nothing accepts it but munge itself
+# made as the user `nobody`, for root alone, for some minutes: nothing accepts it but munge itself
 RETURNED = {("slurm_verify", "credential"), ("munge_key", "credential")}
 
 

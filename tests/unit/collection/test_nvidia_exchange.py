@@ -80,7 +80,7 @@ def test_modules_of_the_other_kind_go() -> None:
     made = exchange.transaction(old, ["nvidia-smi", "nvidia-kernel-open-dkms"], offered)
 
     assert made.removed == ["nvidia-kernel-dkms"]
-    # one that nobody has is missing
+    # one that no node has is missing
     assert exchange.transaction({}, WANTED, {"nvidia-driver-cuda": "595.1-1"}).missing == ["nvidia-kernel-open-dkms"]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deepopsctl.slurm.node_states import is_empty_and_drained
+from deepopsctl.node_programs._shared.node_states import is_empty_and_drained
 from tests.support import node_modules as nodeside
 from tests.support.files import write_files
 

@@ -38,7 +38,8 @@ def _texts(tree: ast.Module) -> Iterator[str]:
 
 
 def _named_in(path: Path) -> bool:
-    return any(NAMED.fullmatch(text) for text in _texts(ast.parse(path.read_text(encoding="utf-8"))))
+    source = path.read_text(encoding="utf-8")
+    return bool(NAMED.search(source)) and any(NAMED.fullmatch(text) for text in _texts(ast.parse(source)))
 
 
 def test_only_the_seam_and_those_listed_name_the_package_manager() -> None:

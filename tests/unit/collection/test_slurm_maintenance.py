@@ -45,7 +45,7 @@ def test_one_that_is_on_starts_now_and_one_that_is_over_does_not() -> None:
 def test_what_is_as_declared_stays_and_what_differs_is_updated() -> None:
     assert commands(UPGRADE, RECORD) == []
     assert commands({**UPGRADE, "nodes": "gpu[01-03],gpu04"}, RECORD) == []
-    # somebody's of the same name that is for licenses alone
+    # a user's of the same name that is for licenses alone
     assert commands(UPGRADE, {**RECORD, "Nodes": "(null)"}) == ["update reservationname=upgrade nodes=gpu[01-04]"]
 
     changed = {**UPGRADE, "start": "2026-12-02T08:00:00", "nodes": "gpu[01-02]"}

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from deepopsctl.node_programs._shared.command import Result
+from deepopsctl.node_programs._shared.node_states import drain_reason
 from deepopsctl.node_programs.suites.validate_smoke import state
-from deepopsctl.slurm.node_states import drain_reason
 from deepopsctl.slurm.state import SlurmNode
 from tests.support import node_modules as nodeside
 
@@ -60,7 +60,7 @@ def test_a_plan_changes_no_node(monkeypatch: pytest.MonkeyPatch) -> None:
         ("resume", "IDLE+DRAIN", OURS, "root", ("resume", None)),
         ("resume", "MIXED+DRAIN", OURS, "root", ("resume", None)),
         ("resume", "IDLE+DRAIN", "bad DIMM", "alice", ("refused", "drained by alice since ?: bad DIMM")),
-        ("resume", "IDLE+DRAIN", "", "", ("refused", "drained by somebody since ?: no reason given")),
+        ("resume", "IDLE+DRAIN", "", "", ("refused", "drained by an unknown user since ?: no reason given")),
         ("resume", "IDLE", "", "", ("none", "not drained")),
     ],
 )
@@ -148,10 +148,10 @@ def test_a_node_whose_validation_was_cut_off_is_validated_before_it_reboots() ->
 def test_no_reboot_is_asked_for_that_slurm_would_take_for_a_failure(
     monkeypatch: pytest.MonkeyPatch, config: str
 ) -> None:
-    monkeypatch.setattr(service, "run", lambda _argv: "RebootProgram = /sbin/reboot\nResumeTimeout = 900 sec")
+    monkeypatch.setattr(service, "ask_patiently", lambda _argv: "RebootProgram = /sbin/reboot\nResumeTimeout = 900 sec")
     service.require_reboot_settings()
 
-    monkeypatch.setattr(service, "run", lambda _argv: config)
+    monkeypatch.setattr(service, "ask_patiently", lambda _argv: config)
     with pytest.raises(service.RefusedError):
         service.require_reboot_settings()
 

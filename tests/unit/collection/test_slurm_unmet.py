@@ -23,10 +23,10 @@ def sorted_out(before: str, after: str, key: str, **more: object) -> tuple[list[
     files = {**current, "/s/slurm.conf": after, "/s/gres.conf": str(more.pop("gres", GRES))}
     params = {
         "directory": "/s",
-        "unmet": [{"names": ["gpu01"], "needed_by": key, "message": MESSAGE, "new": False, **more}],
+        "unmet": [{"names": ["gpu01"], "needed_by": key, "problem": MESSAGE, "new": False, **more}],
     }
     fresh, known = slurm_config.unmet(params, files, current, effects.changes(before, after) if before else [])
-    return [entry["message"] for entry in fresh], [entry["message"] for entry in known]
+    return [entry["problem"] for entry in fresh], [entry["problem"] for entry in known]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_what_was_in_force_already_is_reported_and_stops_nothing(after: str, key
 
 
 def test_a_deploy_ends_before_a_file_is_written(tmp_path: Path) -> None:
-    unmet = [{"names": ["gpu01"], "needed_by": "Prolog", "message": MESSAGE}]
+    unmet = [{"names": ["gpu01"], "needed_by": "Prolog", "problem": MESSAGE}]
     files = {**dict.fromkeys(slurm_config.ALWAYS, ""), "slurm.conf": OLD}
     params = {"component": "slurm", "step": "c", "directory": str(tmp_path), "files": files, "unmet": unmet}
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from deepopsctl.node_programs._shared.command import Result
-from deepopsctl.slurm.effects import changes
+from deepopsctl.node_programs._shared.slurm_effects import changes
 from tests.support import node_modules as nodeside
 
 unsafe_changes = nodeside.load("slurm.unsafe_changes")

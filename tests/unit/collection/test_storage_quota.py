@@ -107,7 +107,7 @@ PROJECT = export(kind="project", projects=[{"name": "a", "id": 100007, "path": "
     [
         # ext4 has no default: every account of a person and every owner of files gets it
         (export(users={"bob": MORE}), "ext4", [0, 1, 1003, 65534], [], {1001: DEFAULT, 1002: MORE, 1003: DEFAULT}),
-        # XFS has one; whoever had limits by an earlier deploy has it again
+        # XFS has one; a user with limits by an earlier deploy has it again
         (export(users={"bob": MORE}), "xfs", [1003], [1001], {0: DEFAULT, 1002: MORE, 1001: NONE}),
         (export(default=NONE), "ext4", [1003], [1001], {1001: NONE}),
         (PROJECT, "ext4", [], [100001], {100007: MORE, 100001: NONE}),

@@ -144,7 +144,7 @@ def make_nobodys(name: str, mode: int, *, dir_fd: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "server", [nodeside.raising(PermissionError()), make_nobodys], ids=["refuses", "makes nobody's"]
+    "server", [nodeside.raising(PermissionError()), make_nobodys], ids=["refuses", "makes one of `nobody`"]
 )
 def test_where_root_is_squashed_the_missing_ones_are_named(
     space: Path, monkeypatch: pytest.MonkeyPatch, server: Callable[..., None]
@@ -205,5 +205,5 @@ def test_the_gate_reports_a_directory_that_is_gone_but_not_a_changed_mode(space:
     (space / "bob").rmdir()
 
     assert drift.differences(record.load("environment", "user_spaces")) == [
-        f"{space}/bob is gone, or belongs to somebody else"
+        f"{space}/bob is gone, or belongs to another user"
     ]

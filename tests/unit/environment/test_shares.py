@@ -1,4 +1,4 @@
-"""Shares that leave nothing to others are named."""
+"""Shares that leave nothing to others are reported."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deepopsctl.cli.main import run
+from deepopsctl.cli.main import run_command_line
 from deepopsctl.cluster.spec import parse_spec
 from deepopsctl.environment.user_guide import render_html, render_markdown
 from deepopsctl.slurm.conf import RESERVE, RESERVE_PERCENT
@@ -122,7 +122,7 @@ def test_the_command_writes_both_files_with_the_modules_of_the_settings(tmp_path
     (tmp_path / "cluster.yml").write_text(SPEC, encoding="utf-8")
     settings.write_text("---\nmodules_declared: {python/3.12: {prefix: /opt/python}}\n", encoding="utf-8")
 
-    assert run(["-C", str(tmp_path), "docs", "users"]) == 0
+    assert run_command_line(["-C", str(tmp_path), "docs", "users"]) == 0
     guide = (tmp_path / "docs" / "user-guide.md").read_text(encoding="utf-8")
     assert "\nModules: `python`, `gcc`, `python/3.12`; all versions: `module avail`.\n" in guide
     assert sorted(path.name for path in (tmp_path / "docs").iterdir()) == ["user-guide.html", "user-guide.md"]

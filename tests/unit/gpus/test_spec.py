@@ -94,7 +94,7 @@ class TestRefused:
         [
             ("[]", ["gpus: is empty"]),
             ("~, autodetect: nvml", ["autodetect: is given without gpus"]),
-            ("{type: h100, count: 8}, autodetect: maybe", ["autodetect: 'maybe' is no way to detect GPUs"]),
+            ("{type: h100, count: 8}, autodetect: maybe", ["autodetect: 'maybe' is not a way to detect GPUs"]),
             ("[a40]", ["gpus[0]: must be keys with values"]),
             ("[{type: a40, count: 0}, {typ: l40s}]",
              ["gpus[1].count: is missing", "gpus[1].typ: unknown key"]),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deepopsctl.cli.main import run
+from deepopsctl.cli.main import run_command_line
 from deepopsctl.cluster.builder import Draft
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.inventory import render_inventory
@@ -234,7 +234,7 @@ def test_faults_of_inventory_and_variables_are_reported_together(tmp_path: Path)
 def test_init_writes_settings_secrets_and_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = ClusterDir(tmp_path / "new")
 
-    assert run(["init", str(made.path), "--from", str(EXAMPLE), "--gpus", "h100:8", "--json"]) == 0
+    assert run_command_line(["init", str(made.path), "--from", str(EXAMPLE), "--gpus", "h100:8", "--json"]) == 0
 
     document = json.loads(capsys.readouterr().out)
     assert {"name", "where", "reason", "hint"} == set(document["not_carried"][0])
@@ -247,10 +247,10 @@ def test_init_writes_settings_secrets_and_a_report(tmp_path: Path, capsys: pytes
 
 def test_settings_of_an_existing_cluster_stay(tmp_path: Path) -> None:
     made = ClusterDir(tmp_path / "new")
-    assert run(["init", str(made.path), "--controller", "c1", "--compute", "n1"]) == 0
+    assert run_command_line(["init", str(made.path), "--controller", "c1", "--compute", "n1"]) == 0
     before, secrets = made.settings.read_text(), made.secrets.read_text()
 
-    assert run(["init", str(made.path), "--from", str(EXAMPLE), "--force"]) == 0
+    assert run_command_line(["init", str(made.path), "--from", str(EXAMPLE), "--force"]) == 0
 
     assert (made.settings.read_text(), made.secrets.read_text()) == (before, secrets)
     assert "| slurm_user_id |" in (made.path / "import-report.md").read_text()
@@ -371,7 +371,7 @@ def test_groups_of_any_name_are_named_by_an_option(tmp_path: Path, text: str) ->
 def test_without_the_option_the_groups_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "hosts.yml").write_text(YAML)
 
-    assert run(["init", str(tmp_path / "new"), "--from", str(tmp_path)]) == 3
+    assert run_command_line(["init", str(tmp_path / "new"), "--from", str(tmp_path)]) == 3
     output = capsys.readouterr().err
     assert "head (1), workers (2), fast (2)" in output
     assert "--group controller=GROUP" in output

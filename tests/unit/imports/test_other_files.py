@@ -1,4 +1,4 @@
-"""What is not a node list is named, with what to give instead; and what looks like another form is read as it is."""
+"""What is not a node list is reported, with what to give instead; and what looks like another form is read as it is."""
 
 from __future__ import annotations
 

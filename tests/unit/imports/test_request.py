@@ -64,9 +64,9 @@ def test_a_node_named_for_two_roles_has_both() -> None:
             {"monitoring": ("m.example.com",)},
             ["--monitoring: m.example.com has a domain, but Slurm knows nodes by their short names"],
         ),
-        ({"gpus": ("h100",)}, ["--gpus: 'h100' is no [NODESET:]TYPE:COUNT"]),
-        ({"gpus": ("a:b:c:1",)}, ["--gpus: 'a:b:c:1' is no [NODESET:]TYPE:COUNT"]),
-        ({"gpus": (":8",)}, ["--gpus: ':8' is no [NODESET:]TYPE:COUNT"]),
+        ({"gpus": ("h100",)}, ["--gpus: 'h100' is not [NODESET:]TYPE:COUNT"]),
+        ({"gpus": ("a:b:c:1",)}, ["--gpus: 'a:b:c:1' is not [NODESET:]TYPE:COUNT"]),
+        ({"gpus": (":8",)}, ["--gpus: ':8' is not [NODESET:]TYPE:COUNT"]),
         ({"gpus": ("h100:0",)}, ["--gpus: '0' is not a number of GPUs"]),
         ({"gpus": ("n9:h100:8",)}, ["--gpus: n9: no node n9"]),
         ({"gpus": ("h100:8", "h100:4")}, ["--gpus: h100 is given twice"]),
@@ -93,7 +93,7 @@ def test_reports_the_faults_of_options_and_file_at_once(tmp_path: Path) -> None:
     path = node_list(tmp_path, "n1\nn2-\n")
     assert faults(source=path, controller=("ctl[1-",), compute=(), gpus=("x",), port="ssh") == [
         "--controller: ctl[1-: a bracket is not closed",
-        "--gpus: 'x' is no [NODESET:]TYPE:COUNT",
+        "--gpus: 'x' is not [NODESET:]TYPE:COUNT",
         "--port: 'ssh' is not a valid port",
         f"{path}:2: 'n2-' is not a valid hostname",
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from typing import Any
@@ -20,7 +19,6 @@ from deepopsctl.lab.podman import (
     parse_capabilities,
     parse_info,
 )
-from tests.support.paths import DATA
 
 ALL_CAPABILITIES = (1 << 41) - 1
 SYS_RESOURCE = 1 << 24
@@ -29,18 +27,20 @@ ROOT = OwnProcess(nofile=1_048_576, nproc=-1, capabilities=ALL_CAPABILITIES)
 CONFINED = OwnProcess(nofile=20_000, nproc=96_365, capabilities=ALL_CAPABILITIES & ~SYS_RESOURCE)
 
 
-def recorded(name: str) -> PodmanHost:
-    return parse_info(json.loads((DATA / "lab" / name).read_text(encoding="utf-8")))
+def recorded(version: str, runtime: str, cgroups: str) -> PodmanHost:
+    """What is read of the answers of Debian 12's and 13's podman."""
+    host = {"cgroupVersion": cgroups, "ociRuntime": {"name": runtime}, "security": {"rootless": False}}
+    return parse_info({"host": host, "version": {"Version": version}})
 
 
 @pytest.fixture
 def hybrid() -> PodmanHost:
-    return recorded("podman_info_runc_v1.json")
+    return recorded("4.3.1", "runc", "v1")
 
 
 @pytest.fixture
 def modern() -> PodmanHost:
-    return recorded("podman_info_crun_v2.json")
+    return recorded("5.4.2", "crun", "v2")
 
 
 def test_reads_what_podman_4_and_5_say_of_their_machines(hybrid: PodmanHost, modern: PodmanHost) -> None:

@@ -78,7 +78,7 @@ def test_a_node_that_serves_others_is_never_drained_or_rebooted_though_it_comput
         ("MIXED+DRAIN+REBOOT_REQUESTED", "deepopsctl: node reboot", "root", "left"),
         ("DOWN*", "Not responding", "slurm", "left"),
         ("IDLE*", "", "", "left"),
-        # resumed by somebody: it has jobs again
+        # resumed by a user: it has jobs again
         ("IDLE", "deepopsctl: node upgrade os", "root", "free"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Packages that somebody else built: only a whole set of one version is kept."""
+"""Packages that were built elsewhere: only a whole set of one version is kept."""
 
 from __future__ import annotations
 

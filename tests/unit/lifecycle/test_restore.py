@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,7 @@ def playing(monkeypatch: pytest.MonkeyPatch, outcome: RunOutcome) -> list[str]:
         played.extend(playbooks)
         return outcome
 
-    monkeypatch.setattr(Flow, "run", play)
+    monkeypatch.setattr(Flow, "run_playbooks", play)
     return played
 
 
@@ -72,7 +73,7 @@ def test_a_set_that_one_host_could_not_fetch_keeps_no_deploy_away(
     monkeypatch.setattr(Flow, "survey", lambda *_, **__: SlurmState())
 
     with pytest.raises(StoppedError, match="nothing was restored"):
-        restore._Restore(flow(cluster_dir(tmp_path)), CLUSTER, restore.Restore()).run()
+        restore._Restore(flow(cluster_dir(tmp_path)), CLUSTER, restore.Restore()).restore_all()
 
     assert played == [restore.FETCH, restore.FORGET]
 
@@ -92,3 +93,28 @@ def test_jobs_that_started_since_the_set_was_made_are_named_before_anything_is_c
     assert beginning.silent == [node.name for node in CLUSTER.compute if node.name not in ("cn1", "cn2")]
     assert "did not answer" in shown
     assert "with 3 jobs" in question
+
+
+@pytest.mark.parametrize(
+    ("listed", "deployed"),
+    [
+        # listed and never deployed: nvidia; not listed, and a set says it: environment
+        (("slurm", "nvidia", "monitoring"), ["environment", "slurm", "monitoring"]),
+        (("slurm",), ["environment", "slurm"]),
+        (None, ["environment", "slurm", "monitoring"]),
+    ],
+)
+def test_only_what_was_deployed_is_deployed_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listed: tuple[str, ...] | None, deployed: list[str]
+) -> None:
+    state = {"snapshot": "ab12", "finished": 1, "components": ["slurm", "environment"]}
+    node = TaskResult("cn1", "", {"living": [], "components": ["slurm", "monitoring", "no such"]})
+    played = playing(monkeypatch, run_of(TaskResult("ctl1", "", {"restored": {"state": state}}), node))
+    cluster = replace(CLUSTER, components=listed)
+    ending = restore._Restore(flow(cluster_dir(tmp_path)), cluster, restore.Restore(parts=("state",)))
+    ending._fetch()
+    played.clear()
+
+    ending._open()
+
+    assert sorted(played) == sorted(deployed)

@@ -59,7 +59,7 @@ LEFT_OUT = "cn1 is left out: drained by alice: bad DIMM; `deepopsctl upgrade os`
 def test_a_node_that_somebody_drains_at_the_same_time_is_named(start: Start) -> None:
     rolling, done = start(slurm("IDLE"), slurm("IDLE+DRAIN", "bad DIMM", "alice"))
 
-    rolling.run(Selection((), ("cn1",), {}))
+    rolling.work_through(Selection((), ("cn1",), {}))
 
     assert done == ["out_of_service cn1"]
     assert rolling.flow.report.warnings == [LEFT_OUT]
@@ -69,7 +69,7 @@ def test_a_node_that_somebody_takes_out_meanwhile_is_not_validated(start: Start)
     busy, drained = slurm("MIXED+DRAIN", OWN, "root", JOB), slurm("IDLE+DRAIN", OWN)
     rolling, done = start(slurm("IDLE"), busy, drained, slurm("IDLE+DRAIN", "bad DIMM", "alice"))
 
-    rolling.run(Selection((), ("cn1",), {}))
+    rolling.work_through(Selection((), ("cn1",), {}))
 
     assert done == ["out_of_service cn1", "work cn1"]
     assert (rolling.done, rolling.failed) == ([], {})
@@ -85,7 +85,7 @@ def test_a_node_whose_validation_was_cut_off_is_not_resumed_untested_when_the_wi
     )
     monkeypatch.setattr(Rolling, "_is_open", False)
 
-    rolling.run(Selection(("cn1",), (), {}))
+    rolling.work_through(Selection(("cn1",), (), {}))
 
     assert done == ["out_of_service cn1", "work cn1", "validate"]
     assert rolling.done == ["cn1"]
@@ -97,7 +97,7 @@ def test_a_node_whose_jobs_have_not_ended_is_resumed_when_the_window_closes(
     rolling, done = start(slurm("MIXED+DRAIN", OWN, "root", JOB))
     monkeypatch.setattr(Rolling, "_is_open", False)
 
-    rolling.run(Selection(("cn1",), (), {}))
+    rolling.work_through(Selection(("cn1",), (), {}))
 
     assert done == ["out_of_service cn1", "resumed cn1"]
     assert rolling.queue == ["cn1"]

@@ -42,7 +42,7 @@ class Upgrade:
         self.slurm = SlurmState()
         monkeypatch.setattr(Flow, "survey", lambda *_, **__: SlurmState())
         monkeypatch.setattr(Flow, "slurm_now", lambda _: self.slurm)
-        monkeypatch.setattr(Flow, "run", run)
+        monkeypatch.setattr(Flow, "run_playbooks", run)
         monkeypatch.setattr(upgrade_slurm._Upgrade, "_validate", lambda *_: None)
 
     def assign(self, old: str, new: str) -> None:
@@ -172,7 +172,7 @@ def test_only_nodes_that_take_jobs_again_are_validated(upgrade: Upgrade) -> None
     validated: list[tuple[str, ...]] = []
     upgrade.patch.setattr(upgrade_slurm._Upgrade, "_validate", lambda _, names: validated.append(names))
 
-    # somebody has drained it meanwhile
+    # a user has drained it meanwhile
     assert upgrade(CN1_LEFT, {}).stopped is None
 
     assert validated == []
@@ -215,7 +215,7 @@ def test_a_refused_upgrade_leaves_no_preference_of_apt_behind(upgrade: Upgrade, 
         failed = (Failure("ctl1", "", "Fetch the packages", "E: unmet dependencies", ""),)
         return run_of(*failed, code=2) if playbooks == (upgrade_slurm.PREPARE,) else run_of()
 
-    upgrade.patch.setattr(Flow, "run", run)
+    upgrade.patch.setattr(Flow, "run_playbooks", run)
 
     assert upgrade(ALL, record).exit_code is not ExitCode.OK
 

@@ -83,7 +83,7 @@ def test_a_node_that_systemd_can_not_reboot_does_not_stop_the_others(
     answer = TaskResult("ctl1", "", {**requested, "slurm": states})
     down = Failure("cn3", "", "Reboot", "no answer", "", unreachable=True)
     monkeypatch.setattr(Flow, "set_node_state", lambda *_, **__: run_of(answer))
-    monkeypatch.setattr(Flow, "run", lambda *_, **__: run_of(down, hosts={"cn3": Totals(unreachable=1)}))
+    monkeypatch.setattr(Flow, "run_playbooks", lambda *_, **__: run_of(down, hosts={"cn3": Totals(unreachable=1)}))
     monkeypatch.setattr(node_pass, "try_out", lambda *_: None)
     operation = flow(cluster_dir(tmp_path), "node reboot", *ACTIONS)
     work = reboot._Reboot(operation, CLUSTER, CLUSTER.compute[:3], RebootOptions(("cn[1-3]",)), queue=list(ACTIONS))
@@ -102,7 +102,7 @@ def test_a_node_is_not_rebooted_where_slurm_does_not_say_any_more_what_runs_ther
 ) -> None:
     answer = {"reboot": [{"name": "cn1", "action": "host", "message": ""}], "slurm": {"error": "connection refused"}}
     monkeypatch.setattr(Flow, "set_node_state", lambda *_, **__: run_of(TaskResult("ctl1", "", answer)))
-    monkeypatch.setattr(Flow, "run", lambda *_, **__: pytest.fail("it was rebooted"))
+    monkeypatch.setattr(Flow, "run_playbooks", lambda *_, **__: pytest.fail("it was rebooted"))
     operation = flow(cluster_dir(tmp_path), "node reboot", "cn1")
     work = reboot._Reboot(operation, CLUSTER, CLUSTER.compute[:1], RebootOptions(("cn1",)), queue=["cn1"])
 

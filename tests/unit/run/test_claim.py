@@ -16,6 +16,7 @@ from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.spec import parse_spec
 from deepopsctl.errors import DeepOpsError
 from deepopsctl.model.people import Group, People, Person
+from deepopsctl.node_programs._shared import deployed
 from deepopsctl.node_programs.operations.cluster_claim import claim as control, main as program
 from deepopsctl.run.claim import (
     RELEASE,
@@ -236,11 +237,11 @@ class TestTheAppliedClusterYml:
         (controller / "records" / "monitoring.node.json").write_text("{}")
         mine = asked("a")
         control.acquire(mine)
-        assert control.components() == ["monitoring"]
+        assert deployed.components(str(controller)) == ["monitoring"]
 
         control.release(mine, ["slurm", "nvidia"])
 
-        assert control.components() == ["monitoring", "nvidia", "slurm"]
+        assert deployed.components(str(controller)) == ["monitoring", "nvidia", "slurm"]
 
 
 class TestTheProgram:

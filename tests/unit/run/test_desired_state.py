@@ -6,7 +6,13 @@ import pytest
 
 from deepopsctl.cluster.settings import known_names
 from deepopsctl.content import content_dir
-from deepopsctl.run.desired_state import Inputs, read_inputs, resolve_desired_state, save_desired_state
+from deepopsctl.run.desired_state import (
+    Inputs,
+    changed_settings,
+    read_inputs,
+    resolve_desired_state,
+    save_desired_state,
+)
 from deepopsctl.run.setting_scope import Scopes, blocks
 
 INPUTS = Inputs("inputs", {})
@@ -81,6 +87,20 @@ def test_a_setting_changes_the_digest_of_its_components(
 
     assert tuple(name for name in after.components if after.components[name] != before.components[name]) == changed
     assert (after.digest != before.digest) == bool(changed)
+
+
+def test_settings_that_changed_since_the_last_deploy_are_named(tmp_path: Path, content: Path) -> None:
+    directory, hardware, memory = tmp_path / "cluster", tmp_path / "hardware.yml", tmp_path / "desired.json"
+    variables = directory / "inventory" / "group_vars"
+    variables.mkdir(parents=True)
+    (variables / "all.yml").write_text("same: 1\ngone: 1\nother: 1\n", encoding="utf-8")
+    assert changed_settings(directory, memory) == ()
+    inputs = read_inputs(content, directory, [])
+    save_desired_state(resolve_desired_state(inputs, content, hardware, memory), hardware, memory)
+
+    (variables / "all.yml").write_text("same: 1\nother: 2\nnew: 1\n", encoding="utf-8")
+
+    assert changed_settings(directory, memory) == ("gone", "new", "other")
 
 
 def test_every_other_input_counts_for_every_component(tmp_path: Path) -> None:

@@ -31,11 +31,11 @@ from deepopsctl.run.questions import (
     Question,
     Replies,
     ask,
+    components_left,
     gate,
-    is_done,
     is_repeatable,
     known,
-    left_for_ansible,
+    nodes_left,
 )
 from deepopsctl.run.request import IMPATIENT_SSH, RunRequest
 from deepopsctl.run.runner import QUESTIONS, _Run
@@ -96,8 +96,8 @@ def test_what_ansible_asked_is_asked_again_with_the_digest_of_this_run(directory
 @pytest.mark.parametrize(
     "fields",
     [
-        {"full": True}, {"tags": "slurm"}, {"verbosity": 3}, {"ssh_password": "x"}, {"become_password": ""},
-        {"limit": "slurm_compute"}, {"limit": "gpu*"}, {"inventory": "all: {}"}, {"more": ("monitoring",)},
+        {"full": True}, {"tags": "slurm"}, {"verbosity": 3}, {"ssh_password": "x"},
+        {"limit": "slurm_compute"}, {"limit": "gpu*"}, {"inventory": "all: {}"},
         {"user_vars": ({"ansible_port": 2222},)}, {"more": ("validate/smoke",)},
     ],
 )  # fmt: skip
@@ -159,7 +159,7 @@ def test_the_playbooks_of_questions_ask_by_the_modules_that_answer() -> None:
     (play,) = yaml.safe_load(playbook(DOCTOR_PLAYBOOK).read_text(encoding="utf-8"))
     (task,) = play["tasks"]
     assert task["deepopsctl.cluster.node_program"]["name"] == DOCTOR
-    # a report calls it the same, whoever asked
+    # a report calls it the same on both ways
     assert QUESTIONS[DOCTOR_PLAYBOOK] == (play["name"], task["name"])
     assert task["timeout"] == asking.GATE_S
 
@@ -191,10 +191,10 @@ def test_of_a_status_ansible_asks_only_those_that_gave_no_answer(directory: Clus
         memory.note(event(node, "node_info", components=[{"component": "slurm", "steps": ["slurmd"]}], slurm=False))
     questions = known(status, cluster, memory)
 
-    assert left_for_ansible(questions, Replies({"ctl1": [{}]})) == ("gpu01",)
+    assert nodes_left(questions, Replies({"ctl1": [{}]})) == ("gpu01",)
     # that it is off is an answer, too
     off = Replies({"ctl1": [{}]}, {"gpu01": ("runner_on_unreachable", "Connection refused")})
-    assert is_done(status, questions, off)
+    assert nodes_left(questions, off) == ()
 
 
 def test_a_node_that_never_answered_is_asked_for_a_sign_of_life(directory: ClusterDir, memory: Memory) -> None:
@@ -210,9 +210,24 @@ def test_a_deploy_is_ansibles_where_one_node_has_work_or_is_silent(directory: Cl
     questions = known(deploy, cluster, memory)
     off = {"gpu01": ("runner_on_unreachable", "Connection refused")}
 
-    assert is_done(deploy, questions, Replies({"ctl1": [CLEAN], "gpu01": [CLEAN]}))
-    assert not is_done(deploy, questions, Replies({"ctl1": [CLEAN]}, off))
-    assert not is_done(deploy, questions, Replies({"ctl1": [CLEAN], "gpu01": [{**CLEAN, "clean": False}]}))
+    assert components_left(deploy, questions, Replies({"ctl1": [CLEAN], "gpu01": [CLEAN]})) == ()
+    assert components_left(deploy, questions, Replies({"ctl1": [CLEAN]}, off)) == ("slurm",)
+    work = Replies({"ctl1": [CLEAN], "gpu01": [{**CLEAN, "clean": False}]})
+    assert components_left(deploy, questions, work) == ("slurm",)
+
+
+def test_ansible_begins_with_the_first_component_that_has_work_or_is_not_known(
+    directory: ClusterDir, memory: Memory
+) -> None:
+    cluster = directory.cluster()
+    deploy = RunRequest(directory, "slurm", more=("monitoring", JOBS))
+    asked = known(deploy, cluster, memory)
+
+    # monitoring was not asked about since its settings changed
+    assert [len(each) for each in asked.values()] == [1, 1]
+    assert components_left(deploy, asked, Replies({"ctl1": [CLEAN], "gpu01": [CLEAN]})) == ("monitoring",)
+    work = Replies({"ctl1": [CLEAN], "gpu01": [{**CLEAN, "clean": False}]})
+    assert components_left(deploy, asked, work) == ("slurm", "monitoring")
 
 
 def test_the_doctor_asks_what_its_playbook_asked(directory: ClusterDir, memory: Memory) -> None:
@@ -282,7 +297,7 @@ def test_the_doctors_program_comes_from_memory_and_the_answer_has_its_time(
     ((answer,),) = replies.answers.values()
     assert answer["deepops"]["call"] == {"asked": {"before": 5.0, "after": 7.5}, "sudo": ""}
     # Ansible asks it without sudo, and says what sudo said
-    assert left_for_ansible(DOCTORS, replies) == ("gpu01",)
+    assert nodes_left(DOCTORS, replies) == ("gpu01",)
     call = sent.calls[0]
     assert "/var/lib/deepopsctl/programs" not in call.command[-1]
     assert "ControlPath=none" in call.command
@@ -309,7 +324,7 @@ def test_a_silent_node_is_reported_as_ansible_would(
     replies = ask(RunRequest(directory, DOCTOR_PLAYBOOK), directory.cluster(), DOCTORS, content_dir(), lambda: False)
 
     assert replies.silent.get("gpu01", ("", "")) == (kind, words)
-    assert left_for_ansible(DOCTORS, replies) == (() if kind else ("gpu01",))
+    assert nodes_left(DOCTORS, replies) == (() if kind else ("gpu01",))
 
 
 def test_a_busy_jump_host_makes_no_node_silent(directory: ClusterDir, monkeypatch: pytest.MonkeyPatch) -> None:

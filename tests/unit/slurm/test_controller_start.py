@@ -55,7 +55,7 @@ def test_slurmctld_starts_once_slurmdbd_listens(systemctl: Path, family: socket.
     with socket.socket(family) as slurmdbd:
         slurmdbd.bind((address, 0))
         waiting = start(before_start(slurmdbd.getsockname()[1], 600), systemctl)
-        # it looks again, as nobody listens yet
+        # it looks again, as nothing listens yet
         wait_until("it waits", lambda: asked.exists() and len(asked.read_text().splitlines()) > 1)
         assert waiting.poll() is None
         slurmdbd.listen()

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from deepopsctl.slurm.effects import (
+from deepopsctl.node_programs._shared.slurm_effects import (
     EFFECTS,
     POLICIES,
     Effect,

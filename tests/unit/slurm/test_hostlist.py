@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deepopsctl.slurm.hostlist import HostlistError, expand, fold, written_out
+from deepopsctl.node_programs._shared.hostlist import HostlistError, expand, fold, written_out
 from deepopsctl.text.node_sets import expand as expand_as_clustershell
 
 

@@ -28,6 +28,8 @@ NO_GPU_REQUESTS: list[dict[str, str]] = [
     {"tres_per_node": "gres/tmpdisk:100"}, {"tres_per_task": "cpu:4"}, {"tres_per_node": ",,:::gres/:gpu"},
 ]  # fmt: skip
 NO_VAL = 0xFFFFFFFE
+# slurm.h of 24.11
+SPREAD_JOB = 1 << 8
 HOSTILE = "\0%s]]\"'\n\x1b[2J$(id)" + "-gpu" * 5000
 
 
@@ -51,7 +53,7 @@ class Controller:
         self.messages: list[str] = []
         self.errors: list[str] = []
         slurm = {
-            "SUCCESS": 0, "ERROR": -1, "NO_VAL": NO_VAL,
+            "SUCCESS": 0, "ERROR": -1, "NO_VAL": NO_VAL, "SPREAD_JOB": SPREAD_JOB,
             "log_user": lambda form, text: self.messages.append(form.replace("%s", text)),
             "log_error": lambda form, *words: self.errors.append(f"{form} {words}"),
         }  # fmt: skip
@@ -236,7 +238,7 @@ PARTITIONS: dict[str, dict[str, object]] = {
     "gpu": {"flag_default": 1, "max_time": 1440, "max_nodes": INFINITE, "max_share": 1},
     "cpu": {"flag_default": 0, "max_time": 60, "max_nodes": 2, "max_share": 1},
     "mixed": {"flag_default": 0, "max_time": INFINITE, "max_nodes": INFINITE, "max_share": 1},
-    # made by scontrol, with nodes that nobody has written down here
+    # made by scontrol, with nodes that are not written down here
     "other": {"flag_default": 0, "max_time": INFINITE, "max_nodes": INFINITE, "max_share": 1},
 }
 
@@ -362,3 +364,16 @@ def test_a_mistake_in_the_script_costs_no_job(tmp_path: Path) -> None:
 
     assert controller.submitted(**SILENT).account == "def-curie_cpu"
     assert "requests" in controller.errors[-1]
+
+
+@pytest.mark.parametrize("others", [0, 0b1011, 1 << 45])
+def test_a_job_is_not_spread_where_that_stops_slurmctld(tmp_path: Path, others: int) -> None:
+    affected, sound = Controller(tmp_path, __slurm_conf_unspread=True), Controller(tmp_path)
+
+    assert affected.submitted(bitflags=others + SPREAD_JOB).bitflags == others
+    (message,) = affected.messages
+    assert message.startswith("--spread-job is left out: ")
+    assert affected.submitted(bitflags=others).bitflags == others
+    assert sound.submitted(bitflags=others + SPREAD_JOB).bitflags == others + SPREAD_JOB
+    assert len(affected.messages) == 1
+    assert sound.messages == affected.errors == []

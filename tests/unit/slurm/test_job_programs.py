@@ -19,8 +19,9 @@ import yaml
 from tests.support.paths import ROOT
 from tests.support.role_templates import render
 
-# of jobs that run and don't: no cluster whose processes may be seen on this machine has such numbers
-JOB, OVER, OTHER = "4242424242", "4111111117", "4111111118"
+# Of jobs that run and don't. The programs look at all processes of this machine: no cluster has such numbers, nor has
+# another run of these tests, whose steps would be taken for this run's.
+JOB, OVER, OTHER = (f"{first}{os.getpid():09}" for first in (42, 43, 44))
 
 
 def render_with(values: dict[str, str], name: str) -> str:
@@ -74,14 +75,15 @@ def of_task(tmp_path: Path, method: str) -> Path:
 @contextmanager
 def process_called(name: str, path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A process that goes by this name."""
-    process = subprocess.Popen(["bash", "-c", f"exec -a '{name}' {path} 600"])
-    deadline = time.monotonic() + 30
-    while name.encode() not in Path(f"/proc/{process.pid}/cmdline").read_bytes().split(b"\0"):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    yield process
-    process.kill()
-    process.wait()
+    with subprocess.Popen(["bash", "-c", f"exec -a '{name}' {path} 600"]) as process:
+        try:
+            deadline = time.monotonic() + 30
+            while name.encode() not in Path(f"/proc/{process.pid}/cmdline").read_bytes().split(b"\0"):
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            yield process
+        finally:
+            process.kill()
 
 
 def among_mounts(script: str) -> str:
@@ -162,7 +164,7 @@ class TestOwnDirectory:
         jobs_path.chmod(0o1777)
 
         for action in ("make", "remove", "sweep"):
-            assert run(made, action).stderr == f"{jobs_path} must belong to root, and nobody else may write there\n"
+            assert run(made, action).stderr == f"{jobs_path} must belong to root, and no other user may write there\n"
         assert [path.name for path in jobs_path.iterdir()] == [OVER]
 
     def test_a_number_that_is_none_is_refused(self, made: Path, jobs_path: Path) -> None:

@@ -43,4 +43,4 @@ def test_what_is_open_is_read(extra: dict[str, object]) -> None:
     ],
 )
 def test_what_a_site_has_closed_is_not_opened(extra: dict[str, object], key: str) -> None:
-    assert f"with {key} slurmctld shows its metrics to nobody" in refusal((26, 5), extra, wanted=True)
+    assert f"with {key} slurmctld shows its metrics only with a token" in refusal((26, 5), extra, wanted=True)

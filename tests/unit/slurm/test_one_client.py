@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from deepopsctl import waiting
-from deepopsctl.slurm import node_states
+from deepopsctl.node_programs._shared import node_states, waiting
 from tests.support.paths import ROOT
 
 CLIENT = Path("plugins/module_utils/slurm/client.py")
@@ -78,7 +77,7 @@ def test_which_states_keep_jobs_away_is_in_one_table() -> None:
                 words = set(re.findall("[A-Z_]+", node.value)) if "|" in node.value else set()
             else:
                 continue
-            # who is not a person: nobody, and Slurm's user
+            # who is not a person: the user `nobody`, and Slurm's
             if len(words & WORDS) > 1 or words == {"", node_states.SLURM_USER}:
                 tables.add(f"{path}:{node.lineno}")
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from deepopsctl.slurm.node_states import PREFIX
+from deepopsctl.node_programs._shared.node_states import PREFIX
 from deepopsctl.slurm.state import SlurmJob, SlurmNode, SlurmState, jobs_sentence, parse_slurm_state
 from tests.support import node_modules as nodeside
 from tests.support.paths import ROOT, TESTS

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from deepopsctl.node_programs._shared.system_directories import is_system_directory
 from deepopsctl.slurm.conf import directory_refusals
-from deepopsctl.slurm.system_directories import is_system_directory
 
 SYSTEMS = """
 / // /tmp /tmp/ /var/tmp /var/spool /var/spool/ /var//spool /var/spool/slurm/.. /var/log /var/lib /run /home

@@ -61,7 +61,7 @@ def test_answers_only_once(askpass: AskPass) -> None:
     with askpass.answer(SECRET, "ubuntu", "gpu01") as environment:
         answer(environment, "ubuntu@gpu01's password: ")
         again = answer(environment, "ubuntu@gpu01's password: ")
-    # at once: it does not wait for one that nobody writes
+    # at once: it does not wait for one that is not written
     assert (again.returncode, again.stdout) == (1, "")
 
 

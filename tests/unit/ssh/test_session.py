@@ -42,7 +42,7 @@ class Machine:
 
 
 def run(machines: Iterable[Machine], password: Password) -> dict[str, Status]:
-    results = Round(password, lambda result: None, lambda: None).run(machines)
+    results = Round(password, lambda result: None, lambda: None).try_all(machines)
     return {name: result.status for name, result in results.items()}
 
 
@@ -87,7 +87,7 @@ def test_a_node_that_dies_while_it_is_tried_shows_nothing() -> None:
 
 
 def test_without_a_password_each_node_says_so() -> None:
-    results = Round(Password(), lambda result: None, lambda: None).run(machines(2, "right"))
+    results = Round(Password(), lambda result: None, lambda: None).try_all(machines(2, "right"))
     assert all("--password-file" in result.hint for result in results.values())
 
 
@@ -98,7 +98,7 @@ def test_an_interruption_stops_the_processes_and_goes_on_up() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Round(Password(), interrupt, lambda: stopped.append(True)).run(machines(3, "a key"))
+        Round(Password(), interrupt, lambda: stopped.append(True)).try_all(machines(3, "a key"))
     assert stopped == [True]
 
 

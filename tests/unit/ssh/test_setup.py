@@ -44,7 +44,7 @@ def test_a_password_is_not_asked_for_without_a_terminal(directory: Path) -> None
 def test_nodes_where_nothing_listens_are_unreachable_and_nothing_is_pinned(directory: Path) -> None:
     arguments = ["-C", str(directory), "ssh", "setup", "--json", "--connect-timeout", "2"]
     spec = directory / "cluster.yml"
-    # port 1: nobody serves it
+    # port 1: nothing serves it
     spec.write_text(spec.read_text().replace("cluster: {", "cluster: {port: 1, "))
     done = CliRunner().invoke(cli, arguments)
     document = json.loads(done.stdout)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from deepopsctl.cli.main import run
+from deepopsctl.cli.main import run_command_line
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.selection import select_nodes
 from deepopsctl.errors import ExitCode
@@ -135,9 +135,9 @@ def test_a_node_that_there_is_not_and_an_object_without_an_end_are_refused(
 ) -> None:
     (tmp_path / "cluster.yml").write_text(SPEC, encoding="utf-8")
 
-    assert run(["-C", str(tmp_path), "logs", "gpu09"]) == ExitCode.INVALID_INPUT
+    assert run_command_line(["-C", str(tmp_path), "logs", "gpu09"]) == ExitCode.INVALID_INPUT
     capsys.readouterr()
-    assert run(["-C", str(tmp_path), "logs", "gpu01", "--follow", "--json"]) == ExitCode.USAGE
+    assert run_command_line(["-C", str(tmp_path), "logs", "gpu01", "--follow", "--json"]) == ExitCode.USAGE
     assert "--json and --follow exclude each other" in json.loads(capsys.readouterr().out)["errors"][0]["message"]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from deepopsctl.cli.main import run
+from deepopsctl.cli.main import run_command_line
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.secrets import decrypt
 from deepopsctl.errors import InputError
@@ -288,7 +288,7 @@ def test_a_required_plugin_that_slurmd_would_not_start_with_becomes_optional() -
 
 
 def test_it_is_written_into_settings_vault_and_hardware_and_only_once(tmp_path: Path) -> None:
-    assert run(["init", str(tmp_path / "hpc"), "--controller", "ctl1", "--compute", "gpu[01-02]"]) == 0
+    assert run_command_line(["init", str(tmp_path / "hpc"), "--controller", "ctl1", "--compute", "gpu[01-02]"]) == 0
     directory = ClusterDir.open(tmp_path / "hpc")
     taken = plan_takeover(cluster(), FOUND)
 
@@ -387,7 +387,9 @@ def test_the_login_user_gets_an_association_only_where_the_site_says_so() -> Non
 
 def test_the_script_goes_to_the_cluster_directory_and_never_over_another(tmp_path: Path) -> None:
     assert (
-        run(["init", str(tmp_path / "hand"), "--controller", "ctl1=192.0.2.1", "--compute", "gpu[01-02]=192.0.2.[2-3]"])
+        run_command_line(
+            ["init", str(tmp_path / "hand"), "--controller", "ctl1=192.0.2.1", "--compute", "gpu[01-02]=192.0.2.[2-3]"]
+        )
         == 0
     )
     directory = ClusterDir.open(tmp_path / "hand")

@@ -7,7 +7,7 @@ from deepopsctl.lab.rootfs import FILES as LAB_FILES, MASKED_UNITS, WARM_APT, Ro
 USER = "vagrant"
 FILE_SYSTEM_LABEL = "root"
 
-# The key pair that Vagrant ships, private half included: whoever reaches a machine made from a box may log in.
+# The key pair that Vagrant ships, private half included: any user who reaches a machine made from a box may log in.
 INSECURE_KEY = (
     "ssh-rsa AAAAB3NzaC1yc2EAAAABIwAAAQEA6NF8iallvQVp22WDkTkyrtvp9eWW6A8YVr+kz4TjGYe7gHzIw+niNltGEFHzD8+v1I2YJ6oXevct1Y"
     "eS0o9HZyN1Q9qgCgzUFtdOKLv6IedplqoPkcmF0aYet2PkEDo3MlTBckFXPITAMzF8dJSIFo9D8HfdOV0IAdx4O7PtixWKn5y2hMNG0zQPyUecp4pzC6"
@@ -56,7 +56,7 @@ EARLY = (
     ("usr/share/initramfs-tools/modules.d/box", r"virtio_pci\nvirtio_blk\next4\n"),
 )
 ENABLED_UNITS = ("box-host-key.service", "systemd-networkd.service", "systemd-resolved.service")
-# Seconds each on an emulated CPU: GRUB's count of failed boots, and clearing up after checks that nobody runs here.
+# Seconds each on an emulated CPU: GRUB's count of failed boots, and clearing up after checks that are not run here.
 UNWANTED_UNITS = ("grub-common.service", "grub-initrd-fallback.service", "e2scrub_reap.service")
 GRUB_MODULES = "biosdisk part_msdos ext2 normal linux"
 

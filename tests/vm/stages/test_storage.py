@@ -22,7 +22,7 @@ EXPORT, PATH = "/srv/shared", "/shared"
 UNIT = "shared.mount"
 LIMIT_MIB = 20
 SELDOM_EXPORT, SELDOM = "/srv/seldom", "/seldom"
-# where somebody mounts it manually, as a host would that is not in cluster.yml
+# where a user mounts it manually, as a host would that is not in cluster.yml
 OUTSIDE = "/mnt/outside"
 # of all machines here; of none
 SUBNET, NOBODY = (f"{stand_for(OS).network}.{rest}" for rest in ("0/24", "99"))
@@ -120,7 +120,7 @@ def declare(cluster: VmCluster, old: str, new: str) -> None:
 
 
 def is_exported(cluster: VmCluster, path: str, to: str) -> bool:
-    """Whether the kernel's server lets somebody mount a directory."""
+    """Whether the kernel's server lets a client mount a directory."""
     shown = cluster.root(CONTROLLER, "exportfs -s").splitlines()
     return [path, to] in [line.partition("(")[0].split() for line in shown]
 

@@ -78,7 +78,7 @@ def write_all(wanted: dict[str, Any], directory: str, now: int) -> int:
 
 
 def _ids(user: str) -> tuple[int, int] | None:
-    """None for a name that is nobody's here, or no name of a file."""
+    """None for a name that no user has here, or no name of a file."""
     try:
         entry = pwd.getpwnam(user) if _NAME.fullmatch(user) else None
     except KeyError:

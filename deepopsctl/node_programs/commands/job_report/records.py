@@ -66,7 +66,7 @@ class Job:
     gpus: int
     cpu_seconds: float | None
     memory_used: int | None
-    # '0', 'batch': killed for memory, also where the script went on and the job counts as completed
+    # '0', 'batch': killed for memory, also where the script continued and the job counts as completed
     steps_out_of_memory: tuple[str, ...]
     summary: Summary | None
 
@@ -150,7 +150,7 @@ def _job(row: dict[str, str], steps: list[dict[str, str]]) -> Job:
 
 
 def read_names(text: str) -> dict[str, str]:
-    """The names of the jobs of one question, from what sacct prints of NAME_FIELDS: no harm where one of them lies."""
+    """The names of the jobs of one question, from what sacct prints of NAME_FIELDS; names are user input."""
     names: dict[str, str] = {}
     for line in text.split("\n"):
         job, delimiter, name = line.partition(DELIMITER)

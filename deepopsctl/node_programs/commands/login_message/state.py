@@ -30,12 +30,12 @@ class Maintenance(NamedTuple):
     nodes: str
 
 
-def run(argv: Sequence[str]) -> command.Result:
+def ask_slurm(argv: Sequence[str]) -> command.Result:
     """Run one of Slurm's commands."""
     return slurm_client.ask(argv, LIMIT_S)
 
 
-def message(cluster: str, now: datetime, ask: Run = run) -> str:
+def message(cluster: str, now: datetime, ask: Run = ask_slurm) -> str:
     """The lines for everybody."""
     answer = ask(PARTITIONS)
     if not answer.ok:

@@ -76,10 +76,10 @@ def on_each_node(program: str, arguments: Sequence[str], variables: Mapping[str,
         for key, value in variables.items()
         if not key.startswith(("SLURM_CPU", "SLURM_NTASKS", "SLURM_TASKS"))
     }
-    return run(argv, own)
+    return run_tool(argv, own)
 
 
-def run(argv: Sequence[str], variables: Mapping[str, str] | None = None) -> int:
+def run_tool(argv: Sequence[str], variables: Mapping[str, str] | None = None) -> int:
     """Run a tool whose output is the user's; returns its exit status."""
     try:
         return subprocess.run(list(argv), env=None if variables is None else dict(variables), check=False).returncode

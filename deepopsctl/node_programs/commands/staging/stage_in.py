@@ -43,7 +43,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _stage(source: str, target: str, *, copy: bool) -> None:
     os.stat(source)
-    status = job.run(command_for(source, target, copy=copy))
+    status = job.run_tool(command_for(source, target, copy=copy))
     if status:
         raise StagingError(f"{source}: not complete (exit status {status})")
 
@@ -51,7 +51,7 @@ def _stage(source: str, target: str, *, copy: bool) -> None:
 def command_for(source: str, target: str, *, copy: bool) -> Sequence[str]:
     """What stages one file. Everything gets the time of now: a purge must not take it for old.
 
-    A link that is named is what it leads to; those in a directory stay links.
+    A link is what it leads to; those in a directory stay links.
     """
     path, name = os.path.abspath(source), source.lower()
     if not copy and name.endswith(TAR) and not os.path.isdir(path):

@@ -112,9 +112,9 @@ def _may_run(job_id: str) -> bool:
 
 
 def _copy(path: str, new: str) -> None:
-    # no owner and no group: in a project's directory new files belong to the project; a link that is named is what it
+    # no owner and no group: in a project's directory new files belong to the project; a link is what it
     # leads to, which is gone after the job
-    _check(path, job.run(["cp", "--recursive", "-H", "--preserve=mode,links,timestamps", "--", path, new]))
+    _check(path, job.run_tool(["cp", "--recursive", "-H", "--preserve=mode,links,timestamps", "--", path, new]))
 
 
 def _refuse_lone_links(paths: Sequence[str]) -> None:
@@ -128,7 +128,7 @@ def _refuse_lone_links(paths: Sequence[str]) -> None:
 
 def _pack(results: Sequence[tuple[str, str]], new: str) -> None:
     files = [word for directory, name in results for word in ("--directory=" + directory, "./" + name)]
-    _check(new, job.run(["tar", "--create", "--auto-compress", "--file=" + new, *files]))
+    _check(new, job.run_tool(["tar", "--create", "--auto-compress", "--file=" + new, *files]))
 
 
 def _check(path: str, status: int) -> None:
@@ -150,6 +150,6 @@ def _remove(path: str) -> None:
 
 
 def _open_up(directory: str) -> None:
-    # one of somebody else in the project stays as it is
+    # one of another member of the project stays as it is
     if not os.path.islink(directory) and os.stat(directory).st_uid == os.geteuid():
         os.chmod(directory, 0o700)

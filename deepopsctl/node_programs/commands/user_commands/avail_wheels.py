@@ -151,7 +151,7 @@ def python(text: str) -> Python:
 def wheelhouses(environment: Mapping[str, str], site: str = SITE) -> list[str]:
     """Directories of wheels: of $WHEELHOUSE, which the module python sets, $PIP_FIND_LINKS of the user, or the site's.
 
-    The last is what that module has pip read: nobody has to load it to look.
+    The last is what that module has pip read: it need not be loaded for that.
     """
     text = environment.get("WHEELHOUSE") or environment.get("PIP_FIND_LINKS") or _of_pip(site)
     return [each for each in re.split(r"[\s:]+", text) if os.path.isdir(each)]

@@ -16,9 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..._shared import atomic_file
+from ..._shared.deployed import STATE
 
-# what this node records of deploys; plugins/module_utils/node/record.py has the same
-STATE = "/var/lib/deepopsctl"
 # a holder on another control machine can't be asked: this long after its last sign of life it counts as dead
 STALE_S = 7200
 # earlier hashes of cluster.yml, clones of one directory, and earlier values of one part, that are remembered
@@ -126,14 +125,6 @@ def release(claim: Claim, components: Sequence[str], now: float | None = None) -
     if holder and holder.get("id") != claim["id"]:
         return [f"{_holder_description(holder)} took the cluster over while this run was at work: run deploy again"]
     return []
-
-
-def components() -> list[str]:
-    """What was deployed from any control machine, and what has left records on this node."""
-    directory = os.path.join(STATE, "records")
-    names = os.listdir(directory) if os.path.isdir(directory) else []
-    recorded = {name.split(".")[0] for name in names if name.endswith(".json")}
-    return sorted(recorded | set(_read("applied.json").get("components") or {}))
 
 
 def _refuse_to_mix(claim: Claim) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..._shared import deployed
 from . import claim
 from .claim import Claim, RefusedError
 
@@ -41,7 +42,8 @@ def main(request: dict[str, Any]) -> dict[str, Any]:
 def _shown(wanted: Claim, state: str) -> dict[str, Any]:
     """What would refuse this run, without taking the lock; a plan names what a deploy would be blocked by."""
     refusals, warnings = claim.inspect(wanted)
-    answer = {"claim": _answer("shown", refusals[0] if refusals else None, warnings, claim.components())}
+    known = deployed.components(deployed.STATE)
+    answer = {"claim": _answer("shown", refusals[0] if refusals else None, warnings, known)}
     if state != "taken" or not wanted["command"].endswith(" plan"):
         return answer
     outdated = [refusal for refusal in refusals if refusal.reason == "outdated"]

@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
     return OK
 
 
-def run(config: Config, _snapshot: str = "") -> dict[str, Any]:
+def make_backup(config: Config, _snapshot: str = "") -> dict[str, Any]:
     """Make a set, store it, read it back; how it ended is kept for `deepopsctl status` and Prometheus."""
     for path, what in UNDER_WAY.items():
         if os.path.exists(path):
@@ -116,7 +116,7 @@ def _open(config: Config, _snapshot: str) -> dict[str, Any]:
     return {"schema": 1, "there": Repository(config).opens()}
 
 
-_ACTIONS = {"open": _open, "run": run, "list": _list, "verify": _verify}
+_ACTIONS = {"open": _open, "run": make_backup, "list": _list, "verify": _verify}
 
 
 def _directory(config: Config) -> str:

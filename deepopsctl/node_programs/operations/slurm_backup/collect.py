@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..._shared import command, database as database_clients, slurm_client, slurm_output
+from ..._shared import command, database as database_clients, deployed, slurm_client, slurm_output
 from ..._shared.values import format_size
 from . import ACCOUNTING, DUMP, MONITORING, STATE, BackupError, monitoring
 
@@ -45,6 +45,8 @@ def collect(config: Mapping[str, Any], target: str) -> Manifest:
         "parts": config["parts"],
         "started": int(time.time()),
         "slurm": release(),
+        # what a restore deploys again
+        "components": deployed.components(),
     }
     if STATE in config["parts"]:
         manifest.update(_jobs(), state_complete=copy_state(config["state_directory"], os.path.join(target, STATE)))

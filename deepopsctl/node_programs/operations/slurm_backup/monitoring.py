@@ -10,10 +10,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pwd
 import re
 import shutil
 import sqlite3
 import stat
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -21,7 +23,7 @@ from urllib.parse import quote
 
 from ..._shared import command
 from ..._shared.values import format_size
-from . import MANIFEST, BackupError
+from . import MANIFEST, BackupError, unprivileged
 
 PROMETHEUS, GRAFANA = "prometheus.service", "grafana-server.service"
 GRAFANA_DATABASE = "/var/lib/grafana/grafana.db"
@@ -36,6 +38,14 @@ _DATA = re.compile(r"--storage\.tsdb\.path=(\S+)")
 _UNFINISHED = ".tmp-for-creation"
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _ANSWER_S, _STOP_S, _EXAMINE_S = 60, 600, 3600
+# who reads a set, with nothing else in reach
+_READER = "nobody"
+_ALONE = ("unshare", "--net", "--ipc", "--pid", "--fork", "--kill-child")
+_CHECK = f"""\
+import sqlite3, sys
+(result,) = sqlite3.connect("file:{DATABASE}?mode=ro", uri=True).execute("PRAGMA integrity_check").fetchone()
+sys.exit(0 if result == "ok" else result)
+"""
 
 Result = dict[str, Any]
 
@@ -133,18 +143,32 @@ def require_whole(path: str) -> None:
 
 
 def examine(directory: str) -> Result:
-    """Read a set with Prometheus's own tool and SQLite; how much there is."""
+    """Read a set with Prometheus's own tool and SQLite, without rights (its parents may be entered): what it has."""
     with open(os.path.join(directory, MANIFEST), encoding="utf-8") as stream:
         saved = json.load(stream)["monitoring"]
     blocks = os.path.join(directory, BLOCKS)
-    listed = command.require(["promtool", "tsdb", "list", blocks], _EXAMINE_S) if saved["blocks"] else ""
+    count = samples(blocks)
+    listed = _read(blocks, ["promtool", "tsdb", "list", "."]) if saved["blocks"] else ""
     there = {line.split()[0] for line in listed.splitlines() if line.split()}
     missing = sorted(set(saved["blocks"]) - there)
     if missing:
         raise BackupError(f"promtool can't read {', '.join(missing[:3])}")
     if saved["grafana"]:
-        require_whole(os.path.join(directory, DATABASE))
-    return {"blocks": len(saved["blocks"]), "samples": samples(blocks), "grafana": saved["grafana"]}
+        _read(directory, [sys.executable, "-IB", "-c", _CHECK])
+    return {"blocks": len(saved["blocks"]), "samples": count, "grafana": saved["grafana"]}
+
+
+def _read(directory: str, argv: list[str]) -> str:
+    """Output of a command in a directory of the set, which is its reader's from then on: promtool writes there."""
+    reader = pwd.getpwnam(_READER)
+    for path, _directories, names in os.walk(directory):
+        for each in (path, *(os.path.join(path, name) for name in names)):
+            os.chown(each, reader.pw_uid, reader.pw_gid, follow_symlinks=False)
+    words = ["env", f"--chdir={directory}", *_ALONE, *unprivileged.words_of(_READER), *argv]
+    try:
+        return command.require(words, _EXAMINE_S)
+    except command.CommandError as error:
+        raise BackupError(f"{argv[0]} can't read the set: {error}") from error
 
 
 def samples(blocks: str) -> int:

@@ -25,7 +25,7 @@ from typing import Any, Callable
 
 from ..._shared import command, database as database_clients, slurm_client
 from ..._shared.waiting import wait_until
-from . import ACCOUNTING, DUMP, MONITORING, STATE, BackupError, monitoring
+from . import ACCOUNTING, DUMP, MONITORING, STATE, BackupError, monitoring, unprivileged
 from .collect import DATABASE_S, count_rows, sql
 from .dump import import_dump
 from .repository import Repository
@@ -61,6 +61,8 @@ def rehearse(config: Mapping[str, Any], repository: Repository, asked: str) -> R
         private = os.path.join(place, "sets")
         os.mkdir(private, 0o700)
         sets = {part: fetch_one(repository, snapshot, private) for part, snapshot in chosen.items()}
+        # who reads what monitoring saved enters it, and each set is its reader's
+        os.chmod(private, 0o711)  # noqa: S103 (as above)
         # a set that is asked for may be whole where others are not
         if not asked:
             repository.check()
@@ -168,7 +170,7 @@ def _accounting(place: str, set_directory: str, database: str, cluster: str) -> 
     }  # fmt: skip
     _write_slurmdbd_conf(os.path.join(configuration, "slurmdbd.conf"), storage)
     _ensure_slurm_conf(configuration, cluster)
-    _start(place, [*_without_rights(), "/usr/sbin/slurmdbd", "-D"])
+    _start(place, [*unprivileged.words_of(_slurm_user()), "/usr/sbin/slurmdbd", "-D"])
     _until(lambda: cluster in _output(slurm_client.CLUSTERS).split(), "slurmdbd", place)
     return rows
 
@@ -192,7 +194,7 @@ def _state(place: str, set_directory: str, state_directory: str, *, with_account
     os.makedirs(state_directory, exist_ok=True)
     _bind(copy, state_directory)
     _write_slurm_conf(os.path.join(_CONFIGURATION, "slurm.conf"), set_directory, place)
-    _start(place, [*_without_rights(), "/usr/sbin/slurmctld", "-D"])
+    _start(place, [*unprivileged.words_of(_slurm_user()), "/usr/sbin/slurmctld", "-D"])
     _until(lambda: "UP" in _output(slurm_client.PING), "slurmctld", place)
     there = {int(word) for word in _output(slurm_client.squeue("%A", "--all", "--array")).split()}
     missing = [job["id"] for job in manifest["jobs"] or [] if job["id"] not in there and job["state"] != "COMPLETING"]
@@ -265,15 +267,6 @@ def _slurm_user() -> str:
     return "slurm"
 
 
-def _without_rights() -> list[str]:
-    """What runs a program as Slurm's user, who can't become another."""
-    user = pwd.getpwnam(_slurm_user())
-    return [
-        "setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups",
-        "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all",
-    ]  # fmt: skip
-
-
 def _configure(place: str) -> str:
     """A copy of this host's configuration in its place, which the daemons' user may read; and a directory for logs."""
     configuration, logs, user = os.path.join(place, "slurm"), os.path.join(place, "run"), _slurm_user()
@@ -305,7 +298,7 @@ def _bind(source: str, target: str) -> None:
 
 
 def _output(words: Sequence[str]) -> str:
-    return slurm_client.ask([*_without_rights(), *words], _ANSWER_S).output
+    return slurm_client.ask([*unprivileged.words_of(_slurm_user()), *words], _ANSWER_S).output
 
 
 def _start(place: str, words: Sequence[str]) -> None:

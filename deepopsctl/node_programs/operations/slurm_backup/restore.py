@@ -288,7 +288,7 @@ def _hold_started(ran: Mapping[int, object]) -> dict[str, list[dict[str, Any]]]:
 
 
 def _waiting() -> dict[int, tuple[str, bool, bool]]:
-    """Whose each waiting job is, whether it is an array, and whether somebody holds it."""
+    """Whose each waiting job is, whether it is an array, and whether a user holds it."""
     rows = _jobs("%F|%i|%Q|%u", "--states=PENDING")
     return {int(number): (user, "_" in job, priority == "0") for number, job, priority, user in rows}
 
@@ -297,8 +297,8 @@ def reconcile(timeout_s: float, jobs_on: Mapping[str, Sequence[int]]) -> dict[st
     """Compare the queue with the nodes once they have registered, while no partition starts jobs.
 
     A job that ran when the set was made and is on none of its nodes (`jobs_on`, of those that answered) was lost: it
-    is held, and never starts again by itself. Slurm requeues no interactive job, and none with --no-requeue: these are
-    named as `stuck`. One that ended meanwhile is reported by its node. Nothing where the state was not restored.
+    is held, and never starts again by itself. Slurm requeues no interactive job, and none with --no-requeue: `stuck`
+    has those. One that ended meanwhile is reported by its node. Nothing where the state was not restored.
     One that waited and has started since is held as well (`began`), and one that may have (`unsure`).
     """
     if STATE not in _current():
@@ -399,6 +399,7 @@ def _summary(manifest: Manifest) -> dict[str, Any]:
     return {
         "cluster": manifest["cluster"], "host": manifest["host"], "finished": manifest["finished"],
         "slurm": manifest["slurm"], "next_job_id": manifest.get("next_job_id"),
+        "components": manifest.get("components", []),
         "jobs": None if jobs is None else len(jobs), "running": running,
         "rows": (manifest.get("database") or {}).get("rows"),
     }  # fmt: skip

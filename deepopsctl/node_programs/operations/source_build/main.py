@@ -137,7 +137,7 @@ def undo(request: Request) -> bool:
         _systemctl("daemon-reload")
         _systemctl("reenable", "--quiet", *running)
         _systemctl("start", *running)
-    # to deepopsctl it is a Slurm of somebody else again
+    # to deepopsctl it is a Slurm that it did not install again
     for path in glob.glob(os.path.join(RECORDS, "slurm.*")):
         os.unlink(path)
     os.unlink(UNDOING)

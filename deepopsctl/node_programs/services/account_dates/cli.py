@@ -15,7 +15,7 @@ from . import plan
 CONFIG = "/etc/deepopsctl/account-dates.json"
 OK, FAILED, INVALID = 0, 1, 3
 LIMIT_S = 120
-# of one person, so many are named
+# of one person, so many are listed
 MOST_JOBS = 10
 Run = Callable[[Sequence[str]], command.Result]
 

@@ -39,7 +39,7 @@ class Rounds:
     last: Decision = NOTHING
     reported: dict[str, str] = field(default_factory=dict)
 
-    def run(self) -> None:
+    def drain_until_stopped(self) -> None:
         """Run until `stop` is set; then remove the metrics, as they would become stale."""
         while not self.stop.is_set():
             self._write_metrics(up=self.round())

@@ -75,7 +75,7 @@ class Delivery:
             self._log(f"{self._record}: {error.strerror}")
 
     def _keep(self, mail: Mail, user: str, now: float) -> bool:
-        """Whether a mail waits on. Nobody gets more than some in an hour, and nobody causes more."""
+        """Whether a mail waits on. No user gets more than some in an hour, or causes more."""
         counted = {mail.address.lower(): "to " + mail.address}
         if user:
             counted["user " + user] = "about jobs of user " + user

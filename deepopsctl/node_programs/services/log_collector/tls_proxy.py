@@ -99,7 +99,7 @@ async def _make_room(server: _Server, error: OSError) -> None:
     if error.errno not in PASSING:
         raise error
     if error.errno in SHORTAGES:
-        crowd = server.waiting.close_oldest() or "nobody"
+        crowd = server.waiting.close_oldest() or "no client"
         server.log(f"{error.strerror}: the oldest connection of {crowd} was closed")
     await asyncio.sleep(PAUSE_S)
 

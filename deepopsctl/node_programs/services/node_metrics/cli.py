@@ -58,9 +58,9 @@ def main(arguments: list[str] | None = None) -> int:
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: daemon.stop())
-    daemon.run()
+    daemon.collect_until_stopped()
     sys.stderr.flush()
-    # threads that hang in the kernel are not waited for
+    # no waiting for threads that hang in the kernel
     os._exit(OK)
 
 

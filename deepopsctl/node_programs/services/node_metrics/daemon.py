@@ -52,7 +52,7 @@ class Daemon:
         ]
         self._stop = threading.Event()
 
-    def run(self) -> None:
+    def collect_until_stopped(self) -> None:
         """Run until `stop`, then remove the files."""
         for each in self._collectors:
             # a thread in a call that hangs must not block the program's exit

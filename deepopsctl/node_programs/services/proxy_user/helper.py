@@ -1,7 +1,7 @@
 """`deepops-proxy-user`: tells Squid which user a connection is from, by asking the node that it comes from.
 
 Squid writes `CHANNEL ADDRESS PORT OWN-PORT`, and gets `CHANNEL OK user=NAME message=NAME`; without a name where the
-node does not answer. Nobody is refused for that: the name is for the log and for the text of a refusal.
+node does not answer. No request is refused for that: the name is for the log and for the text of a refusal.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`deepops-ident`: answers the cluster's proxies which user has a connection to them. The kernel knows, nobody can lie.
+"""`deepops-ident`: answers the cluster's proxies which user has a connection to them, as the kernel has it.
 
 A proxy learns of connections to itself only, and no other host may ask.
 """
@@ -98,7 +98,7 @@ def name_of(uid: int) -> str:
 
 
 def owner(own: str, local: int, peer: str, remote: int, tables: Sequence[str] = TABLES) -> int | None:
-    """The user id of the socket that is connected from an address and port here to the peer's; None for nobody's."""
+    """The user id of the socket that is connected from an address and port here to the peer's; None without one."""
     begins, ends = (
         tuple(f"{notation}:{port:04X}" for notation in notations(address))
         for address, port in ((own, local), (peer, remote))

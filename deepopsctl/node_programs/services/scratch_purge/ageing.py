@@ -32,7 +32,7 @@ class Ages:
 
 
 def directory_last_used(status: os.stat_result) -> int:
-    """The same for a directory; listing it (find, a backup) is no use."""
+    """The same for a directory; listing it (find, a backup) is not use."""
     return max(_seconds(status.st_mtime_ns), _seconds(status.st_ctime_ns))
 
 

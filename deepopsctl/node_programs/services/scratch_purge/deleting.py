@@ -25,7 +25,7 @@ def delete(open_path: OpenPath, records: Iterable[Record], ages: Ages) -> Iterat
     """One after the other, in the order of the list."""
     for record in records:
         try:
-            open_path.go(record.parts[:-1])
+            open_path.move_to(record.parts[:-1])
             yield Outcome(record, _delete(open_path, record, ages) or "")
         except FileNotFoundError:
             yield Outcome(record, "gone")

@@ -23,7 +23,7 @@ from .tree import OpenPath
 from .walk import NOTICES
 
 _FLUSH = 1 << 20
-# of one user's list: a million files of absurd names are no reason to fill the disk with their names
+# of one user's list: a million files of absurd names must not fill the disk with their names
 _LARGEST = 1 << 20
 _SAMPLE = 10
 _MAIL_SECONDS = 60

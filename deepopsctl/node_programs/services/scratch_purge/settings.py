@@ -120,5 +120,5 @@ def root_problem(root: str) -> str:
 
 
 def holds_homes(path: str) -> bool:
-    """Whether a path is named as those are that hold the homes of users."""
+    """Whether a path has a name like those that hold the homes of users."""
     return os.path.basename(path).lower() in _HOME_NAMES

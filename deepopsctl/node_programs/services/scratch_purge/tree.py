@@ -117,7 +117,7 @@ class OpenPath:
         """Go up one level."""
         os.close(self._directories.pop().handle)
 
-    def go(self, names: Sequence[bytes]) -> None:
+    def move_to(self, names: Sequence[bytes]) -> None:
         """Go to another directory of the tree by the shortest way; what is open already stays open."""
         shared = shared_parts(self.names, names)
         while self.depth > shared:

@@ -26,7 +26,7 @@ ASK_S = 2.0
 
 
 class Process(NamedTuple):
-    """A process that is no other one with the same number."""
+    """A process that is not another one with the same number."""
 
     pid: int
     started: str
@@ -97,7 +97,7 @@ def running() -> Process | None:
 
 
 def now() -> float:
-    """A clock that nobody sets, and that continues while the machine sleeps."""
+    """A clock that can't be set, and that continues while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 

@@ -9,9 +9,8 @@ import secrets
 import stat
 from typing import Any
 
-from ..._shared.mount_table import NETWORK
+from ..._shared.mount_table import NETWORK, mounted_type
 from .heartbeat import SLURM, as_slurm, as_user
-from .mounts import mounted_type
 
 LENT = ".deepopsctl-check-"
 
@@ -42,7 +41,7 @@ def check_mount(request: dict[str, Any]) -> None:
     if status.st_mode & 0o022 or (has_slurm() and status.st_uid not in (0, pwd.getpwnam(SLURM).pw_uid)):
         raise NotSharedError(
             f"others than root and {SLURM} may write in {path} (it is {_owner_and_mode(status)});"
-            f" whoever makes {request['directory']} first would have the state",
+            f" the user who makes {request['directory']} first would own the state",
             f"on its file server: chown root (or {SLURM}) and chmod 755, or name another entry in slurm_state",
         )
 
@@ -113,9 +112,9 @@ def remove(request: dict[str, Any]) -> None:
 
 
 def _make_directory(path: str) -> None:
-    """Slurm's own, made by root or, where the server squashes root, by its user. Nobody else's is taken."""
+    """Slurm's own, made by root or, where the server squashes root, by its user. No other one is taken."""
     user = pwd.getpwnam(SLURM)
-    # that of the mount, not what somebody has put at its name meanwhile
+    # that of the mount, not what another user has put at its name meanwhile
     within = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         name = os.path.basename(path)

@@ -48,5 +48,5 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.write(snapshot.text)
         sys.stderr.write("".join(f"error: {problem}\n" for problem in snapshot.problems))
         return OK if snapshot.up else FAILED
-    Daemon(slurm, path, interval_s).run()
+    Daemon(slurm, path, interval_s).export_until_stopped()
     return OK

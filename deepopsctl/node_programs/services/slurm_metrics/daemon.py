@@ -27,7 +27,7 @@ class Daemon:
         self._interval_s = interval_s
         self._reported: tuple[str, ...] = ()
 
-    def run(self) -> None:
+    def export_until_stopped(self) -> None:
         """Query, write, wait; the file is removed at the end."""
         for number in _STOPPING:
             signal.signal(number, _stop)

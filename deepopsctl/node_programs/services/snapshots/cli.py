@@ -126,7 +126,7 @@ class Btrfs:
         self.path, self.directory = path, os.path.join(path, DIRECTORY)
 
     def prepare(self) -> None:
-        """Make the directory of the snapshots, which is root's: nobody else could put anything in their place."""
+        """Make the directory of the snapshots, which is root's: no other user can put anything in their place."""
         if os.stat(self.path).st_ino != _ROOT_INODE:
             raise SnapshotError(
                 "is neither a subvolume of btrfs nor a dataset of ZFS: `btrfs subvolume create` makes one"
@@ -142,11 +142,11 @@ class Btrfs:
 
     def take(self, name: str) -> None:
         """One more snapshot."""
-        run("btrfs", "subvolume", "snapshot", "-r", self.path, os.path.join(self.directory, name))
+        require_output("btrfs", "subvolume", "snapshot", "-r", self.path, os.path.join(self.directory, name))
 
     def delete(self, name: str) -> None:
         """Remove a snapshot."""
-        run("btrfs", "subvolume", "delete", os.path.join(self.directory, name))
+        require_output("btrfs", "subvolume", "delete", os.path.join(self.directory, name))
 
 
 class Zfs:
@@ -168,16 +168,16 @@ class Zfs:
 
     def names(self) -> list[str]:
         """The snapshots that are there."""
-        shown = run("zfs", "list", "-H", "-t", "snapshot", "-d", "1", "-o", "name", self.dataset)
+        shown = require_output("zfs", "list", "-H", "-t", "snapshot", "-d", "1", "-o", "name", self.dataset)
         return [line.partition("@")[2] for line in shown.splitlines()]
 
     def take(self, name: str) -> None:
         """One more snapshot."""
-        run("zfs", "snapshot", f"{self.dataset}@{name}")
+        require_output("zfs", "snapshot", f"{self.dataset}@{name}")
 
     def delete(self, name: str) -> None:
         """Remove a snapshot: never the dataset, whose name has no @."""
-        run("zfs", "destroy", f"{self.dataset}@{name}")
+        require_output("zfs", "destroy", f"{self.dataset}@{name}")
 
 
 def dataset_at(path: str, mounts: str = MOUNTS) -> str:
@@ -200,7 +200,7 @@ def check_owner(path: str) -> None:
         raise SnapshotError(f"{path} can be changed by others than root: nothing is done there")
 
 
-def run(*argv: str) -> str:
+def require_output(*argv: str) -> str:
     """What a command prints; it must succeed."""
     try:
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=TIME_S, check=False)

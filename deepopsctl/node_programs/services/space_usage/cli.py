@@ -60,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def own_group(user: str) -> int:
-    """The id of the group that only this user is in; root's where there is none, so that nobody else reads it."""
+    """The id of the group that only this user is in; root's where there is none, so that no other user reads it."""
     try:
         gid = pwd.getpwnam(user).pw_gid
         group = grp.getgrgid(gid)

@@ -12,7 +12,7 @@ from ..gpu_check.burn.evaluation import SUITE, kernel_log
 from . import script
 
 NAME = "burn-completed"
-# ended by somebody, not by the node: nothing was tested, and nothing is wrong
+# ended by a user, not by the node: nothing was tested, and nothing is wrong
 _CANCELLED = ("CANCELLED", "PREEMPTED", "REVOKED", "DEADLINE")
 _WORDS = {
     "NODE_FAIL": "the node went down under load",
@@ -24,7 +24,7 @@ _TAIL = 400
 
 
 class Job(NamedTuple):
-    """What was sent to a node; `state` as Slurm had it last, '' where nobody saw it end."""
+    """What was sent to a node; `state` as Slurm had it last, '' where its end was not seen."""
 
     id: str
     state: str

@@ -48,19 +48,19 @@ class Bench:
         self.few_blocks = multiprocessors * 4
         self._memory: Module = gpu.module(kernels("memory"))
 
-    def run(self, kernel: str, *arguments: Any) -> None:
+    def launch(self, kernel: str, *arguments: Any) -> None:
         """A kernel of memory.ptx."""
         self._memory.launch(kernel, self.blocks, *arguments)
 
     def fill(self, to: Pointer, size: int, seed: int, step: int = 0) -> None:
         """Write a pattern."""
-        self.run("fill", to, ctypes.c_ulonglong(size // 4), ctypes.c_uint(seed), ctypes.c_uint(step))
+        self.launch("fill", to, ctypes.c_ulonglong(size // 4), ctypes.c_uint(seed), ctypes.c_uint(step))
 
     def wrong_words(self, at: Pointer, size: int, seed: int, step: int = 0) -> tuple[int, int]:
         """How many words are not as the pattern has them, and the lowest index of one."""
         with self.gpu.buffer(16) as counter:
             self.gpu.write(counter, array.array("Q", (0, 2**64 - 1)).tobytes())
-            self.run("check", at, ctypes.c_ulonglong(size // 4), ctypes.c_uint(seed), ctypes.c_uint(step), counter)
+            self.launch("check", at, ctypes.c_ulonglong(size // 4), ctypes.c_uint(seed), ctypes.c_uint(step), counter)
             wrong, first = array.array("Q", self.gpu.read(counter, 16))
         return wrong, first
 
@@ -92,11 +92,11 @@ def memory_bandwidth(bench: Bench) -> dict[str, float]:
     quads = ctypes.c_ulonglong(size // 16)
     with bench.gpu.buffer(size) as a, bench.gpu.buffer(size) as b, bench.gpu.buffer(size) as c:
         bench.fill(b, size, *_ADDRESSED)
-        copy = bench.best(lambda: bench.run("copy", a, b, quads))
+        copy = bench.best(lambda: bench.launch("copy", a, b, quads))
         bench.demand("copy", a, size, *_ADDRESSED)
         bench.fill(b, size, _ONE)
         bench.fill(c, size, _TWO)
-        triad = bench.best(lambda: bench.run("triad", a, b, c, ctypes.c_float(3.0), quads))
+        triad = bench.best(lambda: bench.launch("triad", a, b, c, ctypes.c_float(3.0), quads))
         bench.demand("triad", a, size, _SEVEN)
     return {"copy_gb_s": 2 * size / copy / 1e9, "triad_gb_s": 3 * size / triad / 1e9}
 

@@ -20,7 +20,7 @@ _NOBODY = (errno.ENXIO, errno.ENODEV)
 
 
 def simulated(root: Path = Path("/")) -> str:
-    """What these GPUs really are, where they are no GPUs; '' where they are, or where there are none at all."""
+    """What these GPUs really are, where they are not GPUs; '' where they are, or where there are none at all."""
     files = sorted(root.glob("dev/nvidia[0-9]*"))
     if not files:
         return ""

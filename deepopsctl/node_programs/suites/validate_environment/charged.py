@@ -21,7 +21,7 @@ RUN_S = 60.0
 Entry = Mapping[str, Any]
 
 
-def run(request: Mapping[str, Any]) -> list[Check]:
+def verify_charged_job(request: Mapping[str, Any]) -> list[Check]:
     """The accounts of everybody, then a job of the first person who may submit one."""
     cluster, people = request["cluster"], request["people"]
     today = identities.today()
@@ -53,7 +53,7 @@ def accounts(cluster: str, people: Sequence[Entry], today: str) -> Check:
 
 
 def job(cluster: str, people: Mapping[str, Sequence[Entry]], today: str, queue_s: float, reservation: str) -> Check:
-    """A job of somebody's, with the default account: it has the same ids on the compute node."""
+    """A person's job, with the default account: it has the same ids on the compute node."""
     is_open = {
         group["name"]: not identities.is_over(group, "end", today)
         and (not group.get("start") or identities.is_over(group, "start", today))
@@ -65,7 +65,7 @@ def job(cluster: str, people: Mapping[str, Sequence[Entry]], today: str, queue_s
         if not identities.is_over(person, "expires", today) and is_open[person["groups"][0]]
     ]
     if not able:
-        return skip(JOB, cluster, "nobody in people.yml may submit jobs today")
+        return skip(JOB, cluster, "no one in people.yml may submit jobs today")
     try:
         entry = pwd.getpwnam(able[0]["name"])
     except KeyError:

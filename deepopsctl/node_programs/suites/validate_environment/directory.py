@@ -121,21 +121,21 @@ def with_members(people: Entry, directory: Entry) -> dict[str, Any]:
 
 
 def _unanswered(groups: Sequence[str], listed: Mapping[str, Sequence[str]], resolved: set[str]) -> Iterator[str]:
-    """Warnings about groups that nobody follows for now, and members who could not be taken."""
+    """Warnings about groups that are not followed for now, and members who could not be taken."""
     skipped = sorted({name for names in listed.values() for name in names} - resolved)
     missing = [name for name in groups if name not in listed]
     empty = [name for name, names in listed.items() if not names]
     for sentence, names in (
         ("groups that are not there, or out of its ids", missing),
         ("groups without members, whose accounts stay as they are", empty),
-        ("members who are no users of it, or have names that Slurm can't have", skipped),
+        ("members who are not users of it, or have names that Slurm can't have", skipped),
     ):
         if names:
             yield f"directory service: {sentence}: {identities.first_few(names)}"
 
 
-def run(node: str, directory: Entry, people: Entry) -> list[Check]:
-    """Whether the directory answers with TLS, a lookup works, and nobody is in both."""
+def verify_directory(node: str, directory: Entry, people: Entry) -> list[Check]:
+    """Whether the directory answers with TLS, a lookup works, and no name is in both."""
     wait(directory["groups"])
     return [_servers(node, directory["servers"]), _lookup(node, directory["groups"]), _ids(node, people)]
 

@@ -89,7 +89,7 @@ class Submitted(NamedTuple):
     jobs: list[str]
 
 
-def run(
+def verify_examples(
     cluster: str, directory: str, tested: Collection[str], session: Session, snapshot: SlurmSnapshot
 ) -> list[Check]:
     """All examples of a directory on these nodes; jobs that are left are cancelled at the end, also after a failure."""
@@ -100,7 +100,7 @@ def run(
     if not places:
         return [skip(each.name, cluster, "no node has room for a job") for each in examples]
     try:
-        return _Jobs(cluster, directory, session, snapshot, places).run(examples)
+        return _Jobs(cluster, directory, session, snapshot, places).verify(examples)
     finally:
         session.close()
 
@@ -129,7 +129,7 @@ class _Jobs:
         self._snapshot, self._places = snapshot, places
         self._directory = os.path.join(os.path.expanduser("~"), session.name("examples"))
 
-    def run(self, examples: Sequence[Example]) -> list[Check]:
+    def verify(self, examples: Sequence[Example]) -> list[Check]:
         """Submit, wait, fetch, evaluate."""
         with ThreadPoolExecutor(MOST_NODES + 1) as pool:
             faults = dict(zip(self._places, pool.map(self._make_directory, self._places)))

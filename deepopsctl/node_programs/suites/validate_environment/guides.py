@@ -306,7 +306,7 @@ COMMANDS = (
 )
 
 
-def run(node: str, start: Sequence[str], features: Collection[str]) -> list[Check]:
+def verify_guides(node: str, start: Sequence[str], features: Collection[str]) -> list[Check]:
     """One check: all commands that this cluster has what they need for; `start` is a login shell that takes a text."""
     commands = runnable(features)
     text = _FRAME + "".join(
@@ -324,7 +324,7 @@ def run(node: str, start: Sequence[str], features: Collection[str]) -> list[Chec
     return [check(GUIDES, node, status, good, len(commands), "commands", "; ".join(failures))]
 
 
-def run_job(cluster: str, session: Session) -> list[Check]:
+def verify_in_job(cluster: str, session: Session) -> list[Check]:
     """One check: a command in a job that runs, next to its step, as guides attach to one; and its end by scancel."""
     expected = "attached, cancelled"
     # the step has all that the job has: without --overlap the next one would wait
@@ -381,7 +381,7 @@ def _results(output: str) -> Iterator[Any]:
 
 
 def login_shell(person: str) -> list[str]:
-    """A login shell that takes a text: a person's, or nobody's in an environment of its own."""
+    """A login shell that takes a text: a person's, or that of the user `nobody` in an environment of its own."""
     if person:
         return as_user.login_shell(person, LIMIT_S)
     return ["runuser", "-u", "nobody", "--", "env", "-i", "HOME=/nonexistent", "PATH=/usr/bin:/bin", "bash", "-lc"]

@@ -17,7 +17,7 @@ USERS, GROUPS = "environment-ids", "environment-groups"
 Entry = Mapping[str, Any]
 
 
-def run(node: str, people: Mapping[str, Sequence[Entry]]) -> list[Check]:
+def verify_ids(node: str, people: Mapping[str, Sequence[Entry]]) -> list[Check]:
     """One check for the ids of all people, one for their groups."""
     group_ids = {group["name"]: int(group["gid"]) for group in people["groups"]}
     declared = people["people"]

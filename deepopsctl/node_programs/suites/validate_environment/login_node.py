@@ -21,7 +21,7 @@ FIRST_S = 30
 _REFUSED = ("passwordauthentication no", "kbdinteractiveauthentication no")
 
 
-def run(node: str, wanted: Mapping[str, Any]) -> list[Check]:
+def verify_login_node(node: str, wanted: Mapping[str, Any]) -> list[Check]:
     """A check for each of the two that the site has."""
     checks = [_passwords(node)] if wanted["keys_only"] else []
     return checks + ([_message(node)] if wanted["message"] else [])

@@ -1,4 +1,4 @@
-"""Whether people get in where they may, and nobody else does: keys, expiry, homes, on one node."""
+"""Whether people get in where they may, and no one else does: keys, expiry, homes, on one node."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHADOW, EXPIRY_FIELD = "/etc/shadow", 7
 Entry = Mapping[str, Any]
 
 
-def run(node: str, people: Sequence[Entry]) -> list[Check]:
+def verify_logins(node: str, people: Sequence[Entry]) -> list[Check]:
     """One check each for the keys, the expiry and the homes of all people."""
     return [
         _keys(node, people),
@@ -61,7 +61,7 @@ def _expiry_differences(people: Sequence[Entry], days: Mapping[str, str]) -> Ite
     for person in people:
         day = person.get("expires", "")
         wanted = identities.expiry(day)
-        # somebody of a directory service has no line here
+        # a user of a directory service has no line here
         if days.get(person["name"], wanted) != wanted:
             yield f"{person['name']} expires on another day than {day or 'never'}"
 

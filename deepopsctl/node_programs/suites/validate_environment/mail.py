@@ -17,7 +17,7 @@ SPOOLS = ("/var/spool/deepops-job-mail", "/var/spool/dma")
 MOST_S = 1_200
 
 
-def run(node: str) -> list[Check]:
+def verify_mail(node: str) -> list[Check]:
     """One check on a node that sends mail about jobs, none elsewhere."""
     if not os.path.isdir(SPOOLS[0]):
         return []

@@ -14,10 +14,10 @@ from ..._slurm_jobs.snapshot import read_snapshot
 from . import (
     charged,
     directory,
+    directory_bind,
     examples,
     guides,
     identities,
-    installed,
     login_node,
     logins,
     mail,
@@ -40,7 +40,7 @@ def main(request: Request) -> Result:
     """One phase of the suite, or one of the questions of a deploy (QUESTIONS)."""
     if request["phase"] in QUESTIONS:
         return QUESTIONS[request["phase"]](request)
-    return suite_of_jobs.run(request, PHASES[request["phase"]])
+    return suite_of_jobs.run_trials(request, PHASES[request["phase"]])
 
 
 def node(request: Request) -> Result:
@@ -48,23 +48,27 @@ def node(request: Request) -> Result:
     name, people = request["node"], request["people"]
     modular = request.get("modules", ())
     more = tools.LOGIN_COMMANDS if request.get("login") else ()
-    checks = [*installed.run(name, request.get("differences", ())), *tools.run(name, more), *mail.run(name)]
+    checks = [
+        tools.verify_installed(name, request.get("differences", ())),
+        *tools.verify_tools(name, more),
+        *mail.verify_mail(name),
+    ]
     # every version, not one of each name: a job may load any of them
     versions = dict.fromkeys([*request.get("declared_modules", ()), *modules.versions(request.get("modulefiles", ""))])
-    checks += modules.run(name, modular, modules.shells(), list(versions)) if modular else []
+    checks += modules.verify_modules(name, modular, modules.shells(), list(versions)) if modular else []
     if request.get("directory"):
-        checks += directory.run(name, request["directory"], people)
-    checks += proxy.run(name, request["proxy"]) if request.get("proxy") else []
+        checks += directory.verify_directory(name, request["directory"], people)
+    checks += proxy.verify_proxy(name, request["proxy"]) if request.get("proxy") else []
     person = spaces.first_active(people["people"]) if people else None
     shell = guides.login_shell(person["name"] if person else "")
     listed = modules.listed(shell) if modular else []
-    checks += guides.run(name, shell, guides.features_of(request, listed))
-    checks += software.run(name, shell, request.get("software", ()))
-    checks += login_node.run(name, request["login"]) if request.get("login") else []
+    checks += guides.verify_guides(name, shell, guides.features_of(request, listed))
+    checks += software.verify_software(name, shell, request.get("software", ()))
+    checks += login_node.verify_login_node(name, request["login"]) if request.get("login") else []
     if people:
-        checks += [*identities.run(name, people), *logins.run(name, people["people"])]
-        checks += spaces.run(name, people["people"], request.get("spaces", ()))
-        checks += space_owners.run(name, people, request.get("spaces", ()))
+        checks += [*identities.verify_ids(name, people), *logins.verify_logins(name, people["people"])]
+        checks += spaces.verify_spaces(name, people["people"], request.get("spaces", ()))
+        checks += space_owners.verify_owners(name, people, request.get("spaces", ()))
     return {"checks": checks}
 
 
@@ -75,22 +79,22 @@ def users(request: Request) -> Result:
         return {"checks": [skip(NOTHING, request["cluster"], text)]}
     service = request["directory"]
     people = directory.with_members(request["people"], service) if service else request["people"]
-    return {"checks": charged.run({**request, "people": people})}
+    return {"checks": charged.verify_charged_job({**request, "people": people})}
 
 
 def jobs(request: Request) -> Result:
     """The examples for users, each as a job, and one that loads a module; the wheels that users install."""
     session = suite_of_jobs.session(request, SUITE, float(request["run_timeout"]), minutes=5)
     cluster, tested, modular = request["cluster"], request["tested"], request.get("modules", ())
-    checks = examples.run(cluster, request["examples"], tested, session, read_snapshot())
-    checks += modules.run_job(cluster, session, modular) if modular else []
+    checks = examples.verify_examples(cluster, request["examples"], tested, session, read_snapshot())
+    checks += modules.verify_in_job(cluster, session, modular) if modular else []
     if request.get("wheelhouse"):
-        checks += wheelhouse.run(request["submit_host"], request["wheelhouse"], request["wheels"])
-    return {"checks": checks + guides.run_job(cluster, session)}
+        checks += wheelhouse.verify_wheelhouse(request["submit_host"], request["wheelhouse"], request["wheels"])
+    return {"checks": checks + guides.verify_in_job(cluster, session)}
 
 
 def conflicts(request: Request) -> Result:
-    """Names and ids of people.yml that are somebody else's here, or in the directory service."""
+    """Names and ids of people.yml that another account has here, or in the directory service."""
     people, service = request["people"], request["directory"]
     both = directory.conflicts(people) if service and directory.wait(service["groups"]) else []
     return {"conflicts": [*ids.conflicts(people["people"], people["groups"]), *both]}
@@ -99,6 +103,7 @@ def conflicts(request: Request) -> Result:
 QUESTIONS: dict[str, Callable[[Request], Result]] = {
     "conflicts": conflicts,
     "before_directory": lambda request: {"conflicts": directory.before(request["directory"])},
+    "bind": lambda request: {"refusal": directory_bind.refusal(request["directory"], request["password"])},
     "members": lambda request: directory.members(request["groups"]),
     "own_keys": lambda request: {"without_keys": [name for name in request["users"] if not own_keys.has_key(name)]},
 }

@@ -16,7 +16,7 @@ START = "/etc/profile.d/deepopsctl-modules.sh"
 LIMIT_S = 60
 # one that StdEnv loads would conflict
 _LOAD = "module --force purge; module load {}"
-# nothing that whoever connected has set; `bash -ic` is a shell in tmux or in an editor
+# nothing that the user who connected has set; `bash -ic` is a shell in tmux or in an editor
 BARE = ("env", "-i", "HOME=/nonexistent", "PATH=/usr/bin:/bin")
 _BASH: Mapping[str, Sequence[str]] = {
     "a login shell": ("bash", "-lc"),
@@ -29,7 +29,7 @@ _STAGES = {11: "`module load` in the script", 12: "the loaded command", 13: "`mo
 
 
 def shells() -> dict[str, Sequence[str]]:
-    """The shells of this node that `module` has to work in, each as nobody, in an environment of its own."""
+    """The shells of this node that `module` has to work in, each as `nobody`, in an environment of its own."""
     commands = {**_BASH, **(_ZSH if shutil.which("zsh") else {})}
     return {name: ("runuser", "-u", "nobody", "--", *BARE, *argv) for name, argv in commands.items()}
 
@@ -50,7 +50,7 @@ def listed(login: Sequence[str]) -> list[str]:
     return [*versions, *sorted({version.split("/")[0] for version in versions})]
 
 
-def run(
+def verify_modules(
     node: str, software: Sequence[str], started: Mapping[str, Sequence[str]], declared: Sequence[str] = ()
 ) -> list[Check]:
     """One check for the modules that are there, one for all shells; `started` runs a text each.
@@ -81,7 +81,7 @@ def loading(software: Sequence[str]) -> str:
     return "module load python && python --version" if "python" in software else "module -t avail"
 
 
-def run_job(cluster: str, session: Session, software: Sequence[str]) -> list[Check]:
+def verify_in_job(cluster: str, session: Session, software: Sequence[str]) -> list[Check]:
     """One check: a batch job that gets nothing from who submits it, and its step."""
     load, _and, use = loading(software).partition(" && ")
     step = f'srun --ntasks=1 bash -c "{loading(software)}"'

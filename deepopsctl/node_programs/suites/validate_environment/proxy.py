@@ -1,4 +1,4 @@
-"""Whether a job gets out by the proxy, and only where it may: CONNECT as nobody, whose name the refusal has to have."""
+"""Whether a job gets out by the proxy, and only where it may: CONNECT as `nobody`, whose name a refusal has."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ALLOWED, REFUSED = "environment-proxy-allowed", "environment-proxy-refused"
 STRANGER = "deepopsctl.invalid"
 LIMIT_S = 60
 USER = "nobody"
-# the module is what users load; nothing of whoever connected is in the environment
+# the module is what users load; nothing of the user who connected is in the environment
 _LOAD = 'module load httpproxy && exec /usr/bin/python3 -c "$0" "$1"'
 _TALK = """\
 import json, os, socket, sys, urllib.parse
@@ -41,14 +41,14 @@ class Answer(NamedTuple):
     text: str
 
 
-def run(node: str, proxy: Mapping[str, Any]) -> list[Check]:
+def verify_proxy(node: str, proxy: Mapping[str, Any]) -> list[Check]:
     """One check for a host that is allowed, one for one that is not."""
     start = ("runuser", "-u", USER, "--", "env", "-i", "HOME=/nonexistent", "PATH=/usr/bin:/bin")
     return [allowed(node, proxy["host"], ask(start, proxy["host"])), refused(node, ask(start, STRANGER))]
 
 
 def ask(start: Sequence[str], host: str) -> Answer:
-    """The proxy's answer to somebody who wants to reach a host by https."""
+    """The proxy's answer to a user who wants to reach a host by https."""
     answer = command.run([*start, "bash", "-lc", _LOAD, _TALK, host], LIMIT_S)
     try:
         status, text = json.loads(answer.output.strip().splitlines()[-1])

@@ -38,7 +38,7 @@ TRIALS: dict[str, tuple[str, str]] = {
 }
 
 
-def run(node: str, start: Sequence[str], switched_on: Collection[str]) -> list[Check]:
+def verify_software(node: str, start: Sequence[str], switched_on: Collection[str]) -> list[Check]:
     """One check for each that is switched on; `start` is a login shell that takes a text."""
     return [_trial(node, start, name, *TRIALS[name]) for name in TRIALS if name in switched_on]
 

@@ -21,7 +21,7 @@ Entry = Mapping[str, Any]
 Wanted = tuple[str, int, int]
 
 
-def run(node: str, people: Mapping[str, Sequence[Entry]], spaces: Sequence[Entry]) -> list[Check]:
+def verify_owners(node: str, people: Mapping[str, Sequence[Entry]], spaces: Sequence[Entry]) -> list[Check]:
     """One check, about the people whose accounts are open and their groups; none where the node has no spaces."""
     today = identities.today()
     active = [each for each in people["people"] if not identities.is_over(each, "expires", today)]

@@ -26,7 +26,7 @@ printf '%s %s %s %s %s\\n' {mark} {variable} "$written" "$linked" "$value"
 Entry = Mapping[str, Any]
 
 
-def run(node: str, people: Sequence[Entry], spaces: Sequence[Entry]) -> list[Check]:
+def verify_spaces(node: str, people: Sequence[Entry], spaces: Sequence[Entry]) -> list[Check]:
     """One check, as the first person whose account is open; none where the node has no spaces."""
     person = first_active(people)
     if not spaces or person is None:
@@ -81,7 +81,7 @@ def _faults(person: Entry, space: Entry, answer: Any) -> Iterator[str]:
     variable = "$" + space["variable"]
     if answer is None or not answer[2]:
         name = person["name"] if space["by"] == "user" else person["groups"][0]
-        yield f"{variable}: not set: {space['path']}/{name} is missing, or somebody else's"
+        yield f"{variable}: not set: {space['path']}/{name} is missing, or belongs to another user"
         return
     written, linked, value = answer
     if written != "yes":

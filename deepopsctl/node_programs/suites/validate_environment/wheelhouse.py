@@ -19,7 +19,7 @@ LIMIT_S = 60
 _PIECE = 1 << 20
 
 
-def run(host: str, directory: str, hashes: Mapping[str, str], limit_s: float = LIMIT_S) -> list[Check]:
+def verify_wheelhouse(host: str, directory: str, hashes: Mapping[str, str], limit_s: float = LIMIT_S) -> list[Check]:
     """One check about all wheels of the directory; `hashes` are those of wheels.sha256, by file name."""
     try:
         there = sorted(name for name in os.listdir(directory) if name.endswith(".whl"))

@@ -13,7 +13,7 @@ from . import inputs, suite
 
 def main(request: dict[str, Any]) -> dict[str, Any]:
     """Run the suite."""
-    return suite_of_jobs.run(request, trials)
+    return suite_of_jobs.run_trials(request, trials)
 
 
 def trials(request: dict[str, Any]) -> dict[str, Any]:
@@ -39,5 +39,5 @@ def trials(request: dict[str, Any]) -> dict[str, Any]:
     )
     jobs = suite.Jobs(os.urandom(3).hex(), selected)
     hangup.watch(jobs.abandon)
-    report = suite.run(selected, jobs)
+    report = suite.verify_gpus(selected, jobs)
     return {"checks": report.checks, "gpus": report.results}

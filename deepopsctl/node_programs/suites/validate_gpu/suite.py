@@ -76,7 +76,7 @@ class _Session(Session):
         return super().start(what, options, argv)
 
 
-def run(inputs: Inputs, jobs: Jobs) -> SuiteResult:
+def verify_gpus(inputs: Inputs, jobs: Jobs) -> SuiteResult:
     """All nodes at the same time; whatever happens, no job is left."""
     if not inputs.tested:
         text = "none of these nodes has GPUs in cluster.yml: nothing to test"
@@ -133,7 +133,7 @@ def _node(name: str, inputs: Inputs, cluster: SlurmSnapshot, jobs: Jobs) -> Suit
         return SuiteResult([*isolation.not_tried(name, text), skipped(measurement.NAME, name, text)], [])
     try:
         return _run_trials(name, inputs, cluster, jobs)
-    except Exception as error:  # noqa: BLE001 (one node's trouble is no other's)
+    except Exception as error:  # noqa: BLE001 (one node's trouble is not another's)
         return SuiteResult([measurement.lost(name, error).check], [])
 
 

@@ -1,4 +1,4 @@
-"""Alertmanager: reached by Prometheus, and a test alert arrives, notifies nobody, and ends."""
+"""Alertmanager: reached by Prometheus, and a test alert arrives, notifies no one, and ends."""
 
 from __future__ import annotations
 
@@ -69,15 +69,15 @@ def _known(prometheus: Prometheus, alertmanager: Service, monitor: str) -> Check
         return check(KNOWN, monitor, FAIL, "no answer", wanted, message=str(why))
     if any(wanted in url for url in known_urls):
         return check(KNOWN, monitor, PASS, wanted, wanted)
-    text = f"Prometheus sends alerts to {names(known_urls) if known_urls else 'nobody'}"
-    return check(KNOWN, monitor, FAIL, names(known_urls) or "nobody", wanted, message=text)
+    text = f"Prometheus sends alerts to {names(known_urls) if known_urls else 'no Alertmanager'}"
+    return check(KNOWN, monitor, FAIL, names(known_urls) or "none", wanted, message=text)
 
 
 def _arrives(alertmanager: Service, route: Route, config: str, cluster: str, token: str) -> Check:
-    # without an address in any receiver nobody is notified
+    # without an address in any receiver no one is notified
     if route.matcher not in config and "_configs:" in config:
         # it would go to the default receiver
-        text = f"its configuration has no route for {route.matcher}: nothing was sent, so that nobody is notified"
+        text = f"its configuration has no route for {route.matcher}: nothing was sent, so that no one is notified"
         return check(ARRIVES, cluster, FAIL, "no route", "arrived", message=text)
     labels = {"alertname": NAME, route.label: route.value, "cluster": cluster, "validation": token}
     try:
@@ -110,7 +110,7 @@ def _sent(alertmanager: Service, route: Route, labels: Mapping[str, str], cluste
         return check(ARRIVES, cluster, FAIL, names(receivers), route.receiver, message=text)
     if left:
         return check(ARRIVES, cluster, FAIL, "still there", "ended", message="the trial was ended, and is still there")
-    text = f"and ended; it went to {route.receiver}, which notifies nobody"
+    text = f"and ended; it went to {route.receiver}, which notifies no one"
     return check(ARRIVES, cluster, PASS, f"{took:.1f}", f"{_SHOWN_S:g}", "s", text)
 
 

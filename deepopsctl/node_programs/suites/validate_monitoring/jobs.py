@@ -30,7 +30,7 @@ class Held(NamedTuple):
 class Trial(NamedTuple):
     """What is tried, for whom, and how long it may take to be seen (seconds).
 
-    `measured`: jobs have control groups, without which nobody knows what each uses.
+    `measured`: jobs have control groups, without which it is not known what each uses.
     """
 
     prometheus: Prometheus
@@ -50,7 +50,7 @@ def hold(trial: Trial, snapshot: SlurmSnapshot) -> tuple[list[Held], list[Check]
     ready = [name for name in known if name not in obstacles]
     places = placement.place(ready, snapshot.nodes, snapshot.partitions)
     jobs = [
-        # ends with its input: nothing is left where whoever started this is gone
+        # ends with its input: nothing is left when the process that started this is gone
         Held(f"job{number}", place.nodes, trial.session.start(f"job{number}", place.options(), ["cat"]))
         for number, place in enumerate(places)
     ]
@@ -113,7 +113,7 @@ def _one(
         if labels.get(key) != value
     ]
     well = "with its user and account"
-    well += "" if trial.measured else "; what it uses nobody knows: jobs have no control groups here"
+    well += "" if trial.measured else "; what it uses is not known: jobs have no control groups here"
     text = f"job {number} has {' and '.join(wrong)}" if wrong else well
     return check(JOB, node, FAIL if wrong else PASS, f"{took:.0f}", f"{trial.patience:g}", "s", text)
 

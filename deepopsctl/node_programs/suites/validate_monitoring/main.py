@@ -21,7 +21,7 @@ GRAFANA_LEFT_OUT = "/var/lib/deepopsctl/left-out/monitoring.grafana_source.json"
 def main(request: Request) -> Result:
     """One phase."""
     if request["phase"] == "suite":
-        return suite_of_jobs.run(request, trials)
+        return suite_of_jobs.run_trials(request, trials)
     return {"logs": query_logs, "scraped": verify_scraped}[request["phase"]](request)
 
 
@@ -47,7 +47,7 @@ def trials(request: Request) -> Result:
         request = dict(request, grafana="", expected=dict(request["expected"], targets=wanted))
         text = "the last deploy left it out: `deepopsctl status` says why"
         skipped = [checks.skip(dashboards.GRAFANA, request["monitor"], text)]
-    return {"checks": suite.run(_inputs(request), _services(request), session) + skipped}
+    return {"checks": suite.verify_monitoring(_inputs(request), _services(request), session) + skipped}
 
 
 def query_logs(request: Request) -> Result:

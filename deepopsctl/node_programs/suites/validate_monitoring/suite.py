@@ -51,7 +51,7 @@ class Services(NamedTuple):
     grafana: Service | None = None
 
 
-def run(inputs: Inputs, services: Services, session: Session) -> list[Check]:
+def verify_monitoring(inputs: Inputs, services: Services, session: Session) -> list[Check]:
     """All checks; the session's jobs are gone at the end, also after a failure."""
     prometheus = Prometheus(services.prometheus)
     closed = [entry for name, url in _INSIDE.items() for entry in _closed(name, getattr(services, name), url)]
@@ -78,7 +78,7 @@ def run(inputs: Inputs, services: Services, session: Session) -> list[Check]:
 
 
 def _safely(name: str, target: str, part: Callable[[], list[Check]]) -> list[Check]:
-    """One part's trouble is no other's."""
+    """One part's trouble is not another's."""
     try:
         return part()
     except NoAnswer as why:

@@ -78,7 +78,7 @@ def problems(prometheus: Prometheus, wanted: Sequence[Wanted]) -> list[str]:
 
 
 def _problem(target: Wanted, scraped: Mapping[str, Any] | None, since: float) -> str:
-    """What is to be waited for, and is a problem once time is up; '' for nothing."""
+    """What has to come, and is a problem once time is up; '' for nothing."""
     waited = time.time() - since
     if scraped is None:
         return f"{target.address} is not in its list of targets"

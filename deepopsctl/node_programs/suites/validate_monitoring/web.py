@@ -41,7 +41,7 @@ class Service(NamedTuple):
     ca: str = ""
 
     def without_password(self) -> Service:
-        """The same, for somebody without the password."""
+        """The same, without the password."""
         return self._replace(user="", password="")
 
     def get(self, path: str, timeout: float = TIMEOUT_S, **parameters: str) -> Any:

@@ -14,6 +14,7 @@ from ..._slurm_jobs import slurm
 from .context import Context, Job, check, failed, skipped
 
 RETRY_S = 20.0
+OF_JOBS = ("accounting-jobs", "accounting-array")
 FORMAT = "JobID,JobName,User,Account,State,ExitCode"
 OFF = ("", "accounting_storage/none", "(null)")
 
@@ -34,22 +35,21 @@ def is_on(config: Record) -> bool:
     return config.get("AccountingStorageType", "") not in OFF
 
 
-def run(context: Context, jobs: Sequence[Job]) -> list[Check]:
+def verify_records(context: Context) -> list[Check]:
     """What the database says about the user and about the jobs that just ran."""
-    inputs, snapshot = context.inputs, context.snapshot
-    checks = user_checks(context)
-    names = ("accounting-jobs", "accounting-array")
+    inputs, snapshot, jobs = context.inputs, context.snapshot, context.jobs
+    checks = verify_user(context)
     if not is_on(snapshot.config):
-        return checks + [skipped(name, inputs.cluster, "the cluster keeps no accounting") for name in names]
+        return checks + [skipped(name, inputs.cluster, "the cluster keeps no accounting") for name in OF_JOBS]
     if not jobs:
-        return checks + [skipped(name, inputs.cluster, "no job ran to its end") for name in names]
+        return checks + [skipped(name, inputs.cluster, "no job ran to its end") for name in OF_JOBS]
     # no patience with a database that does not answer at all
     answer = fetch(jobs, patience=RETRY_S if snapshot.answers["clusters"].ok else 0)
     known = [account for account in checks[0]["measured"].split(", ") if checks[0]["status"] == PASS]
     return checks + evaluate(inputs.cluster, jobs, answer, inputs.user, known)
 
 
-def user_checks(context: Context) -> list[Check]:
+def verify_user(context: Context) -> list[Check]:
     """Whether the user has an account."""
     inputs, config = context.inputs, context.snapshot.config
     if not is_on(config):

@@ -11,7 +11,7 @@ from ..._shared.checks import FAIL, PASS, SKIP, Check, one_line
 from ..._shared.slurm_output import Record
 from ..._slurm_jobs import placement
 from ..._slurm_jobs.session import Session, is_busy
-from .context import Context, Job, Part, check, failed
+from .context import Context, Job, check, failed
 
 MARK = "DEEPOPS-BATCH"
 TASKS = 3
@@ -112,19 +112,21 @@ def _left(name: str, node: str, left: tuple[str, str], allowed: float) -> Check:
     )
 
 
-def run(context: Context, names: Sequence[str]) -> Part:
+def verify_batch_jobs(context: Context) -> list[Check]:
     """A batch job and an array on the node with most free CPUs."""
     nodes, partitions = context.snapshot.nodes, context.snapshot.partitions
 
     def room(name: str) -> int:
         return slurm_output.number(nodes[name], "CPUTot") - slurm_output.number(nodes[name], "CPUAlloc")
 
-    best = max(names, key=room)
-    return run_on(context.session, best, placement.choose(nodes[best], partitions))
+    best = max(context.names, key=room)
+    checks, jobs = submit_on(context.session, best, placement.choose(nodes[best], partitions))
+    context.jobs.extend(jobs)
+    return checks
 
 
-def run_on(session: Session, node: str, partition: str) -> Part:
-    """Submit a batch job and an array on one node, wait, read what they wrote there."""
+def submit_on(session: Session, node: str, partition: str) -> tuple[list[Check], list[Job]]:
+    """Submit a batch job and an array on one node, wait, read what they wrote there; with the jobs that ended."""
     place = {"node": node, "partition": partition}
     single, many = path(session, "batch"), path(session, "array")
     script = SCRIPT.format(mark=MARK)

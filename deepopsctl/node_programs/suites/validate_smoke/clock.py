@@ -30,7 +30,7 @@ class Offset(NamedTuple):
         return f"{(self.low + self.high) / 2:+.3f} ± {(self.high - self.low) / 2:.3f}"
 
 
-def run(inputs: Inputs) -> list[Check]:
+def verify_clocks(inputs: Inputs) -> list[Check]:
     """The lead of every reporting node's clock over the submit host's."""
     reference = offset(inputs.report(inputs.submit).get("clock") or {})
     checks = []

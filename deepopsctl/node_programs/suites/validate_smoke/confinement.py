@@ -107,8 +107,9 @@ def _expand(names: str) -> Sequence[str]:
         return [names]
 
 
-def run_memory(context: Context, names: Sequence[str]) -> list[Check]:
+def verify_memory_limit(context: Context) -> list[Check]:
     """Jobs that take more memory than they asked for, on every node that answered."""
+    names = context.names
     if not confinement.uses_cgroups(context.snapshot.config):
         return [skipped("memory-confinement", name, confinement.NOT_CONFIGURED) for name in names]
     answers = probe_jobs.ask(

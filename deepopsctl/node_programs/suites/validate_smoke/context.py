@@ -8,6 +8,7 @@ from typing import Any, Callable, NamedTuple
 
 from ..._shared import checks, slurm_output
 from ..._shared.checks import Check
+from ..._slurm_jobs.probe_jobs import Answers
 from ..._slurm_jobs.session import Session
 from ..._slurm_jobs.snapshot import SlurmSnapshot
 
@@ -112,12 +113,26 @@ class Job(NamedTuple):
 
 
 class Context(NamedTuple):
-    """One run of the suite."""
+    """One run of the suite: the nodes' `answers` in a job, and the jobs that have ended so far, for accounting."""
 
     inputs: Inputs
     snapshot: SlurmSnapshot
     session: Session
+    answers: Answers
+    jobs: list[Job]
+
+    @property
+    def names(self) -> list[str]:
+        """The tested nodes that answered in a job."""
+        return [name for name in self.inputs.tested if name in self.answers.lines]
 
 
-# what a part of the suite gives: its checks, and the jobs that ran to their end
-Part = tuple[list[Check], list[Job]]
+class Trial(NamedTuple):
+    """A part of the suite that runs jobs on the nodes that answered.
+
+    `checks` are the names of its checks, which are skipped where no node answers. One that is not `wanted` has none.
+    """
+
+    verify: Callable[[Context], list[Check]]
+    checks: Sequence[str]
+    wanted: Callable[[Inputs], bool] = lambda _: True

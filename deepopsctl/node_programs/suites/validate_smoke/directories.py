@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ class Pair(NamedTuple):
     second: Answers
 
 
-def run_pair(session: Session, label: str, place: Placement, wanted: Mapping[str, Any]) -> Pair:
+def try_pair(session: Session, label: str, place: Placement, wanted: Mapping[str, Any]) -> Pair:
     """The first job leaves marks; the second checks for them, and again after the first has ended."""
     names = ["directory-a" + label, "directory-b" + label]
     directory, private = str(wanted["directory"]), [str(path) for path in wanted["private"]]
@@ -52,19 +52,17 @@ def _answers(place: Placement, outcome: Any) -> Answers:
     return Answers(lines, {node: probe_jobs.trouble(outcome) for node in place.nodes if node not in lines})
 
 
-def run(context: Context, names: Sequence[str]) -> list[Check]:
-    """The check of every named node, where cluster.yml gives jobs private directories."""
-    session, wanted = context.session, context.inputs.directories
+def verify_directories(context: Context) -> list[Check]:
+    """The check of every node that answered, where cluster.yml gives jobs private directories."""
+    session, wanted, names = context.session, context.inputs.directories, context.names
     nodes, partitions = context.snapshot.nodes, context.snapshot.partitions
-    if not wanted:
-        return []
     free = [name for name in names if placement.room_for_two(nodes[name])]
     places = placement.place(free, nodes, partitions)
     checks = [skipped(CHECK, name, "busy: no room for two jobs") for name in names if name not in free]
     if not places:
         return checks
     with ThreadPoolExecutor(probe_jobs.WORKERS) as pool:
-        pairs = pool.map(lambda job: run_pair(session, str(job[0]), job[1], wanted), enumerate(places))
+        pairs = pool.map(lambda job: try_pair(session, str(job[0]), job[1], wanted), enumerate(places))
         for place, pair in zip(places, pairs):
             checks += [evaluate(name, pair, wanted) for name in place.nodes]
     return checks

@@ -14,6 +14,8 @@ from ..._slurm_jobs.probe_jobs import Answers, Data
 from ..._slurm_jobs.session import Session
 from .context import SUITE, Context, check, failed, skipped
 
+CHECKS = ("gpu-assignment", "gpu-confinement")
+
 
 class Pair(NamedTuple):
     """Answers of two jobs that overlapped in time, by node."""
@@ -22,17 +24,17 @@ class Pair(NamedTuple):
     second: Answers
 
 
-def run(context: Context, names: Sequence[str], answers: Answers) -> list[Check]:
+def verify_devices(context: Context) -> list[Check]:
     """Two jobs with a GPU at once on every GPU node: different devices, and no way to the others."""
-    snapshot = context.snapshot
-    with_gpus = [name for name in names if snapshot.gpus(name)]
+    snapshot, answers = context.snapshot, context.answers
+    with_gpus = [name for name in context.names if snapshot.gpus(name)]
     free = [name for name in with_gpus if placement.free_gpus(snapshot.nodes[name]) > 0]
-    pair = run_all(context.session, free, snapshot.nodes, snapshot.partitions)
+    pair = try_pairs(context.session, free, snapshot.nodes, snapshot.partitions)
     checks = []
     confined = confinement.uses_cgroups(snapshot.config)
     for name in with_gpus:
         if name not in free:
-            checks += [skipped(check, name, "busy: no GPU is free") for check in ("gpu-assignment", "gpu-confinement")]
+            checks += [skipped(check, name, "busy: no GPU is free") for check in CHECKS]
             continue
         checks.append(evaluate(name, pair, snapshot.gpus(name)))
         lines = pair.first.lines.get(name)
@@ -47,7 +49,7 @@ def run(context: Context, names: Sequence[str], answers: Answers) -> list[Check]
     return checks
 
 
-def run_pair(session: Session, label: str, place: Placement, alone: Placement) -> Pair:
+def try_pair(session: Session, label: str, place: Placement, alone: Placement) -> Pair:
     """Two jobs with one GPU a node; the first holds its GPUs until the second has answered.
 
     `place` has the nodes with two free GPUs, `alone` those with one: they run the first job only.
@@ -69,7 +71,7 @@ def run_pair(session: Session, label: str, place: Placement, alone: Placement) -
     )
 
 
-def run_all(
+def try_pairs(
     session: Session, names: Sequence[str], nodes: Mapping[str, Record], partitions: Mapping[str, Record]
 ) -> Pair:
     """Pairs on all named nodes; where a joint job left nodes without an answer, each of those is tried alone."""
@@ -78,11 +80,11 @@ def run_all(
         return merge([])
     with ThreadPoolExecutor(probe_jobs.WORKERS) as pool:
         numbered = [(str(number), job) for number, job in enumerate(jobs)]
-        first = merge(list(pool.map(lambda entry: run_pair(session, entry[0], *entry[1]), numbered)))
+        first = merge(list(pool.map(lambda entry: try_pair(session, entry[0], *entry[1]), numbered)))
         joint = {node for two, one in jobs if len(two.nodes + one.nodes) > 1 for node in two.nodes + one.nodes}
         troubled = [node for node in names if node in joint and node in (*first.first.troubles, *first.second.troubles)]
         again = [("-" + node, places([node], nodes, partitions)[0]) for node in troubled[: probe_jobs.MOST_ALONE]]
-        second = list(pool.map(lambda entry: run_pair(session, entry[0], *entry[1]), again))
+        second = list(pool.map(lambda entry: try_pair(session, entry[0], *entry[1]), again))
     return merge([first, *second])
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..._shared import slurm_client
 from ..._slurm_jobs import slurm, suite as suite_of_jobs
+from ..._slurm_jobs.probe_jobs import Answers
 from ..._slurm_jobs.snapshot import read_snapshot
 from . import context, node_report, suite
 from .context import SUITE, Context, Inputs
@@ -16,7 +17,7 @@ Result = dict[str, Any]
 
 def main(request: dict[str, Any]) -> Result:
     """One phase of the suite."""
-    return report(request) if request["phase"] == "report" else suite_of_jobs.run(request, trials)
+    return report(request) if request["phase"] == "report" else suite_of_jobs.run_trials(request, trials)
 
 
 def report(request: dict[str, Any]) -> Result:
@@ -49,7 +50,7 @@ def trials(request: dict[str, Any]) -> Result:
         mpi=bool(request["mpi"]),
     )
     session = suite_of_jobs.session(request, SUITE, float(request["run_timeout"]))
-    return {"checks": suite.run(Context(inputs, read_snapshot(), session))}
+    return {"checks": suite.verify_cluster(Context(inputs, read_snapshot(), session, Answers({}, {}), []))}
 
 
 def expand(names: str) -> list[str]:

@@ -43,18 +43,16 @@ mpi.MPI_Finalize()
 _STEP = 'module load openmpi && exec /usr/bin/python3 -c "$0"'
 
 
-def run(context: Context, names: Sequence[str]) -> list[Check]:
+def verify_mpi(context: Context) -> list[Check]:
     """One check, where the cluster has the module openmpi."""
     cluster = context.inputs.cluster
-    if not context.inputs.mpi:
-        return []
     if not os.path.exists(MODULES):
         return [skipped(CHECK, cluster, "there are no modules yet: `deepopsctl deploy environment`")]
     config = context.snapshot.config
     reason = missing(slurm.ask(["srun", "--mpi=list"]).output, config.get("SLURM_VERSION", ""))
     if reason:
         return [skipped(CHECK, cluster, reason)]
-    where, options = _place(context, names)
+    where, options = _place(context)
     if where is None:
         return [skipped(CHECK, cluster, "busy: no room for two tasks")]
     session = context.session
@@ -75,11 +73,11 @@ def missing(plugins: str, version: str) -> str:
     return ""
 
 
-def _place(context: Context, names: Sequence[str]) -> tuple[Placement | None, list[str]]:
+def _place(context: Context) -> tuple[Placement | None, list[str]]:
     nodes, partitions = context.snapshot.nodes, context.snapshot.partitions
     free = [
         name
-        for name in names
+        for name in context.names
         if not placement.obstacle(nodes[name], partitions) and _memory_left(nodes[name]) >= MEMORY_MB
     ]
     places = placement.place(free, nodes, partitions)

@@ -14,7 +14,7 @@ GOOD = "Success"
 
 
 def encode() -> dict[str, str]:
-    """A credential of this user for this user only: nobody else, not even Slurm, can use it."""
+    """A credential of this user for this user only: no other user, not even Slurm's, can use it."""
     answer = command.run(["munge", "--no-input", f"--restrict-uid={os.getuid()}"], 10)
     return {
         "credential": answer.output.strip() if answer.ok else "",

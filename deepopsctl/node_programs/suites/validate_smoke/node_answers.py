@@ -15,7 +15,7 @@ from .context import Context, Inputs, Job, check, skipped
 WORKERS = 8
 
 
-def run(context: Context) -> tuple[list[Check], Answers]:
+def verify_nodes(context: Context) -> tuple[list[Check], Answers]:
     """The checks of every tested node, and the nodes' answers."""
     inputs = context.inputs
     with ThreadPoolExecutor(WORKERS) as pool:

@@ -38,7 +38,7 @@ class Request(NamedTuple):
     reason: str = ""
 
 
-def run(context: Context) -> list[Check]:
+def verify_refusals(context: Context) -> list[Check]:
     """Impossible requests to the default partition, all at once."""
     snapshot, session = context.snapshot, context.session
     name = snapshot.default_partition()

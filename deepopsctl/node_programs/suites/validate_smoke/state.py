@@ -17,7 +17,7 @@ MEMORY_SLACK = 0.02
 LEAST_SHARE = 0.75
 
 
-def run(inputs: Inputs, snapshot: SlurmSnapshot, *, reserved: bool) -> list[Check]:
+def verify_state(inputs: Inputs, snapshot: SlurmSnapshot, *, reserved: bool) -> list[Check]:
     """State and counts of nodes and partitions, and the nodes' versions; `reserved` where jobs run in a reservation."""
     if not snapshot.answered:
         reason = "slurmctld does not answer"

@@ -18,71 +18,68 @@ from . import (
     state,
     user_guide_examples,
 )
-from .context import Context, Inputs, skipped
+from .context import Context, Trial, skipped
 
-# what is not tried when no node answers; a report says so instead of being silent
-NEEDS_A_NODE = (
-    "memory-confinement",
-    "gpu-assignment",
-    "gpu-confinement",
-    "batch-output",
-    "job-array",
-    "guide-two-nodes",
-    "guide-interactive",
-    "guide-batch",
-    "accounting-jobs",
-    "accounting-array",
+# Trials with jobs on the nodes that answered, in this order; those of one stage run at the same time.
+# A new one is registered here: that it runs, and what is skipped where no node answers.
+STAGES = (
+    (
+        Trial(confinement.verify_memory_limit, ["memory-confinement"]),
+        Trial(gpus.verify_devices, gpus.CHECKS),
+    ),
+    (Trial(directories.verify_directories, [directories.CHECK], lambda inputs: bool(inputs.directories)),),
+    (Trial(mpi.verify_mpi, [mpi.CHECK], lambda inputs: inputs.mpi),),
+    (
+        Trial(batch.verify_batch_jobs, ["batch-output", "job-array"]),
+        Trial(user_guide_examples.verify_examples, ["guide-two-nodes", "guide-interactive", "guide-batch"]),
+    ),
 )
 
 
-def _skipped_checks(inputs: Inputs) -> tuple[str, ...]:
-    return NEEDS_A_NODE + ((directories.CHECK,) if inputs.directories else ()) + ((mpi.CHECK,) if inputs.mpi else ())
-
-
-def run(context: Context) -> list[Check]:
+def verify_cluster(context: Context) -> list[Check]:
     """All checks; the session's jobs are cancelled at the end, also after a failure."""
-    inputs, snapshot, session = context
-    checks = without_jobs(context)
-    if not snapshot.answered:
-        names = ("node-answers", *_skipped_checks(inputs))
-        return checks + [skipped(name, inputs.cluster, "slurmctld does not answer") for name in names]
+    checks = verify_without_jobs(context)
+    if not context.snapshot.answered:
+        reason = "slurmctld does not answer"
+        return [*checks, skipped("node-answers", context.inputs.cluster, reason), *skipped_trials(context, reason)]
     try:
-        return checks + _with_jobs(context)
+        return checks + _verify_with_jobs(context)
     finally:
-        session.close()
+        context.session.close()
 
 
-def without_jobs(context: Context) -> list[Check]:
+def verify_without_jobs(context: Context) -> list[Check]:
     """Checks that need no job."""
-    inputs, snapshot, session = context
+    inputs, snapshot = context.inputs, context.snapshot
     return [
         *state.controller_checks(inputs.cluster, snapshot),
         accounting.answers(inputs.cluster, snapshot.config, snapshot.answers["clusters"]),
-        *clock.run(inputs),
-        *state.run(inputs, snapshot, reserved=bool(session.reservation)),
+        *clock.verify_clocks(inputs),
+        *state.verify_state(inputs, snapshot, reserved=bool(context.session.reservation)),
         *([confinement.configured(snapshot.config, inputs.cluster)] if snapshot.answered else []),
     ]
 
 
-def _with_jobs(context: Context) -> list[Check]:
-    inputs = context.inputs
+def skipped_trials(context: Context, reason: str) -> list[Check]:
+    """What is not tried when no node answers; a report says so instead of being silent."""
+    names = [name for stage in _wanted_stages(context) for trial in stage for name in trial.checks]
+    return [skipped(name, context.inputs.cluster, reason) for name in (*names, *accounting.OF_JOBS)]
+
+
+def _wanted_stages(context: Context) -> list[list[Trial]]:
+    return [[trial for trial in stage if trial.wanted(context.inputs)] for stage in STAGES]
+
+
+def _verify_with_jobs(context: Context) -> list[Check]:
     with ThreadPoolExecutor(4) as pool:
-        refused = pool.submit(oversized_jobs.run, context)
-        checks, answers = node_answers.run(context)
-        names = [name for name in inputs.tested if name in answers.lines]
-        if not names:
+        refused = pool.submit(oversized_jobs.verify_refusals, context)
+        checks, answers = node_answers.verify_nodes(context)
+        context = context._replace(answers=answers, jobs=node_answers.jobs_of(answers))
+        if not context.names:
             busy = all(what.status == SKIP for what in answers.troubles.values())
-            reason = "no node has room for a job" if busy else "no node answered"
-            checks += [skipped(name, inputs.cluster, reason) for name in _skipped_checks(inputs)]
-            return checks + refused.result() + accounting.user_checks(context)
-        jobs = node_answers.jobs_of(answers)
-        memory = pool.submit(confinement.run_memory, context, names)
-        checks += gpus.run(context, names, answers)
-        checks += memory.result()
-        checks += directories.run(context, names)
-        checks += mpi.run(context, names)
-        parts = [pool.submit(part.run, context, names) for part in (batch, user_guide_examples)]
-        for part in parts:
-            results, ran = part.result()
-            checks, jobs = checks + results, jobs + ran
-        return checks + refused.result() + accounting.run(context, jobs)
+            checks += skipped_trials(context, "no node has room for a job" if busy else "no node answered")
+            return checks + refused.result() + accounting.verify_user(context)
+        for stage in _wanted_stages(context):
+            running = [pool.submit(trial.verify, context) for trial in stage]
+            checks += [check for done in running for check in done.result()]
+        return checks + refused.result() + accounting.verify_records(context)

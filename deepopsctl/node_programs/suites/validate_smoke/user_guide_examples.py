@@ -11,7 +11,7 @@ from ..._shared.slurm_output import Record
 from ..._slurm_jobs import placement, probe_jobs, slurm
 from ..._slurm_jobs.session import Session, is_busy
 from . import batch, terminal
-from .context import Context, Job, Part, check, failed, skipped
+from .context import Context, Job, check, failed, skipped
 
 INTERACTIVE = "srun -N 1 --gpus=1 -t 01:00:00 --pty bash"
 TWO_NODES = "srun -N 2 --gpus-per-node=1"
@@ -46,21 +46,22 @@ class Place(NamedTuple):
         return self.partition["PartitionName"]
 
 
-def run(context: Context, names: Sequence[str]) -> Part:
+def verify_examples(context: Context) -> list[Check]:
     """The users' guide's examples, one after the other: as printed, each may take a whole node's memory."""
-    inputs, snapshot, session = context
-    usable = [name for name in names if placement.free_gpus(snapshot.nodes[name]) > 0]
+    inputs, snapshot, session = context.inputs, context.snapshot, context.session
+    usable = [name for name in context.names if placement.free_gpus(snapshot.nodes[name]) > 0]
     where = place(snapshot.partitions, snapshot.nodes, usable)
     if where is None:
         reason = "no GPU is free" if any(snapshot.gpus(name) for name in snapshot.nodes) else "the cluster has no GPUs"
-        return no_gpus(inputs.cluster, reason), []
+        return no_gpus(inputs.cluster, reason)
     checks = [
         two_nodes(session, where, inputs.reports),
         interactive(session, where),
     ]
     script = place(snapshot.partitions, snapshot.nodes, usable, wanted=PRINTED["partition"]) or where
     last, jobs = batch_script(session, script)
-    return [*checks, last], jobs
+    context.jobs.extend(jobs)
+    return [*checks, last]
 
 
 def place(

@@ -18,7 +18,7 @@ from . import children, operations
 
 MARK = "DEEPOPS-STORAGE "
 HELLO = "hello"
-# removing what the trials made, when nobody gives a time for it
+# removing what the trials made, when no time is given for it
 _LEAVING_S = 20.0
 
 
@@ -84,7 +84,7 @@ class Agent:
             children.attempt(lambda: operations.remove(self._directories), _LEAVING_S)
 
     def send(self, answer: dict[str, Any]) -> None:
-        """One line for whoever gave the order."""
+        """One line for the process that gave the order."""
         text = MARK + json.dumps(dict(answer, node=self.node)) + "\n"
         try:
             sys.stdout.write(text)

@@ -77,7 +77,7 @@ def _options(place: Placement, minutes: Mapping[str, int]) -> list[str]:
 
 
 class AgentPool:
-    """All teams. Nobody else writes to them."""
+    """All teams. No other thread writes to them."""
 
     def __init__(self, session: Session, program: str, starting_s: float = STARTING_S) -> None:
         """`program` is this suite as archive.own() has it."""

@@ -28,7 +28,7 @@ class Child:
             os.setpgid(0, 0)
             _live(do, stay, writing, reading)
         os.close(writing)
-        # both sides set it: whoever comes first, it is done before anyone ends the group
+        # both sides set it: whichever comes first, it is done before the group is ended
         with contextlib.suppress(OSError):
             os.setpgid(self.pid, self.pid)
         self._reading, self._output = reading, b""

@@ -31,7 +31,7 @@ class Expected(NamedTuple):
 
     @property
     def read_only(self) -> bool:
-        """Whether nobody may write through this mount."""
+        """Whether no user may write through this mount."""
         return "ro" in self.options
 
     @property

@@ -16,7 +16,7 @@ Result = dict[str, Any]
 
 def main(request: dict[str, Any]) -> Result:
     """One phase of the suite."""
-    return mounts(request) if request["phase"] == "mounts" else suite_of_jobs.run(request, trials)
+    return mounts(request) if request["phase"] == "mounts" else suite_of_jobs.run_trials(request, trials)
 
 
 def mounts(request: dict[str, Any]) -> Result:
@@ -46,8 +46,8 @@ def trials(request: dict[str, Any]) -> Result:
     """Try the storage from all nodes at once: they write, read each other's files, replace and lock them, and measure.
 
     One job holds an agent on every compute node; this node takes part where it has the mount. Jobs are cancelled
-    and files removed at the end, and when whoever started this is gone. `wanted` are the entries of `storage`, each
-    with its `nodes`; `seen` is what the nodes returned.
+    and files removed at the end, and when the process that started this is gone. `wanted` are the entries of `storage`,
+    each with its `nodes`; `seen` is what the nodes returned.
     """
     if not request["wanted"]:
         text = "cluster.yml declares no storage: nothing to test"
@@ -72,4 +72,4 @@ def trials(request: dict[str, Any]) -> Result:
         session.close()
 
     hangup.watch(finish)
-    return {"checks": suite.run(selected, session, agents)}
+    return {"checks": suite.verify_storage(selected, session, agents)}

@@ -1,4 +1,4 @@
-"""What root sees of a node's mounts: are they there, as asked for, answering; and is root nobody to the server."""
+"""What root sees of a node's mounts: are they there, as asked for, answering; and does the server squash root."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Node:
         seen: dict[str, Seen] = {}
         for entry in entries:
             mount_check = _EntryChecks(self, entry)
-            usable = mount_check.run()
+            usable = mount_check.verify()
             if usable is not None:
                 seen[entry.name] = usable
             checks += mount_check.checks
@@ -88,7 +88,7 @@ class _EntryChecks:
     ) -> None:
         self.checks.append(check(name, self.target, status, measured, expected, message=message))
 
-    def run(self) -> Seen | None:
+    def verify(self) -> Seen | None:
         """The entry's checks; None where trials can't run, or would fill another file system."""
         entry = self.entry
         if entry.only_quota:
@@ -196,7 +196,7 @@ class _EntryChecks:
         return directory, PASS, ""
 
     def _squash(self, directory: str) -> None:
-        """Root tries what only root may: write into a directory of mode 0700, and give itself somebody's file."""
+        """Root tries what only root may: write into a directory of mode 0700, and give itself a user's file."""
         powers = [
             name
             for name, result in (
@@ -221,7 +221,7 @@ def _write_as_root(directory: str) -> Result:
 
 
 def _chown_as_root(path: str) -> Result:
-    # in a directory that everybody may write to, somebody else may have put a link there
+    # in a directory that everybody may write to, another user may have put a link there
     os.chown(path, 0, 0, follow_symlinks=False)
     return {"done": True}
 

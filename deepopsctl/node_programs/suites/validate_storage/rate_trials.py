@@ -51,12 +51,12 @@ def rates(context: TrialContext, nodes: Sequence[str]) -> None:
         parameters = _parameters(context, rate_type)
         single: dict[str, dict[str, Any]] = {}
         for node in list(nodes) if 1 < len(nodes) <= context.bounds.alone else []:
-            single.update(context.do(rate_type.act, [node], _limit(context), each=before, **parameters))
+            single.update(context.order_on(rate_type.act, [node], _limit(context), each=before, **parameters))
         for node in _outliers(single):
             # others may have used the storage at that moment: the better one counts
-            again = context.do(rate_type.act, [node], _limit(context), each=before, **parameters).get(node, {})
+            again = context.order_on(rate_type.act, [node], _limit(context), each=before, **parameters).get(node, {})
             single[node] = max(single[node], again, key=lambda result: float(result.get("rate", 0)))
-        joint = context.do(
+        joint = context.order_on(
             rate_type.act, [node for node in nodes if node in context.nodes], _limit(context), each=before, **parameters
         )
         results = context.good(rate_type.name, _with_room(context, rate_type, single or joint), "a rate")
@@ -84,7 +84,7 @@ def _obstacle(context: TrialContext, nodes: Sequence[str]) -> str:
         return "not asked for (validate_storage_size_mb, validate_storage_seconds)"
     together = len(nodes) if context.entry.shared else 1
     need = _ROOM_TIMES * context.bounds.size_mib * together
-    room = context.do("room", list(nodes), directory=context.directory)
+    room = context.order_on("room", list(nodes), directory=context.directory)
     least = min([int(result.get("free", 0)) // _MIB for result in room.values()] or [0])
     return "" if least >= need else f"only {least} MiB are free for this user, {need} are wanted"
 

@@ -20,7 +20,7 @@ from .trials import TrialContext
 # so many seconds of a job's limit for each entry, in addition to its rates
 _ENTRY_S = 180.0
 NOT_CHECKED = "the node could not be checked, or it is not mounted there: see its other checks"
-ALONE = "one node only has it: nobody to compare with"
+ALONE = "one node only has it: nothing to compare with"
 
 
 class Inputs(NamedTuple):
@@ -58,7 +58,7 @@ class Inputs(NamedTuple):
         return {name: wanted if limit is None else max(1, min(wanted, limit)) for name, limit in most.items()}
 
 
-def run(inputs: Inputs, session: Session, pool: AgentPool) -> list[Check]:
+def verify_storage(inputs: Inputs, session: Session, pool: AgentPool) -> list[Check]:
     """All trials; whatever happens, no job and no file is left."""
     mine = [name for name in inputs.compute if inputs.wanted.get(name)]
     try:
@@ -115,7 +115,7 @@ def _entry(inputs: Inputs, entry: Expected, pool: AgentPool, token: str) -> list
         return checks + context.checks
     try:
         _run_trials(context, inputs)
-    except Exception as error:  # noqa: BLE001 (one entry's trouble is no other's)
+    except Exception as error:  # noqa: BLE001 (one entry's trouble is not another's)
         context.checks.append(
             check(trials.WRITE, entry.name, FAIL, "an error", "written", message=one_line(repr(error)))
         )
@@ -160,7 +160,7 @@ def _remove_directory(context: TrialContext) -> None:
     if not context.directory:
         return
     nodes = context.nodes[:1] if context.entry.shared else context.nodes
-    for node, result in context.do(
+    for node, result in context.order_on(
         "remove", nodes, 2 * context.bounds.answer_s, directories=[context.directory]
     ).items():
         if result.get("left") or "error" in result:

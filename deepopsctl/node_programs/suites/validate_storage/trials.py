@@ -32,7 +32,7 @@ _BY_CONFIGURATION = ("beegfs", "lustre", "glusterfs")
 
 
 class TrialContext:
-    """`nodes` are those that still take part: one that hangs is named once and left out of what follows."""
+    """`nodes` are those that still take part: one that hangs is listed once and left out of what follows."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class TrialContext:
                     self.add_check("storage-answers", node, FAIL, "no answer", "an answer", checks.trouble(result))
         return results_by_order
 
-    def do(self, act: str, to: Sequence[str], limit: float = 0, **parameters: Any) -> dict[str, Result]:
+    def order_on(self, act: str, to: Sequence[str], limit: float = 0, **parameters: Any) -> dict[str, Result]:
         """One order; the answers of those that did not hang."""
         (results,) = self.ask(self.order(act, to, limit, **parameters))
         return {node: result for node, result in results.items() if node in self.nodes}
@@ -101,7 +101,7 @@ def read_only(context: TrialContext) -> None:
     """Mounted `ro`: the kernel must refuse."""
     # a name of its own for each: where it can be written, one must not find what another is about to remove
     name = context.name + "-{node}"
-    for node, result in context.do("refused", context.nodes, directory=context.entry.path, name=name).items():
+    for node, result in context.order_on("refused", context.nodes, directory=context.entry.path, name=name).items():
         if result.get("refused") == "EROFS":
             context.add_check(WRITE, node, PASS, "EROFS", "EROFS", "mounted read-only, and the kernel refuses to write")
         else:
@@ -111,7 +111,7 @@ def read_only(context: TrialContext) -> None:
 
 def write(context: TrialContext) -> list[str]:
     """Every node writes a file as an ordinary user; those that could, in the trial's directory."""
-    bases = context.do("base", context.nodes, path=context.entry.path, wanted=context.entry.user_writable)
+    bases = context.order_on("base", context.nodes, path=context.entry.path, wanted=context.entry.user_writable)
     answers = context.good(WRITE, bases, "a directory to write to")
     for node, result in answers.items():
         if not result["directory"]:
@@ -121,16 +121,16 @@ def write(context: TrialContext) -> list[str]:
     if not able:
         return []
     context.directory = f"{answers[able[0]]['directory'].rstrip('/')}/{context.name}"
-    context.do("mine", able, directories=[context.directory])
+    context.order_on("mine", able, directories=[context.directory])
     makers = able[:1] if context.entry.shared else able
-    made = context.good(WRITE, context.do("make", makers, directory=context.directory), "a new directory")
+    made = context.good(WRITE, context.order_on("make", makers, directory=context.directory), "a new directory")
     if context.entry.shared and not made:
         context.skip(WRITE, [node for node in able if node not in makers], "no directory could be made for the trial")
         return []
     ready = [node for node in able if node in context.nodes and (context.entry.shared or node in made)]
     if context.entry.shared:
         # before anybody makes them: a client may remember that a name was not there
-        context.do("absent", ready, path=context.path("late"))
+        context.order_on("absent", ready, path=context.path("late"))
     wrote = _write_all(context, ready, 1)
     done = context.good(WRITE, wrote, f"a file of {_SIZE // 1024} KiB")
     expected = {node: operations.digest(operations.content(node, 1, _SIZE)) for node in done}
@@ -142,15 +142,17 @@ def write(context: TrialContext) -> list[str]:
 
 
 def _write_all(context: TrialContext, nodes: Sequence[str], version: int) -> dict[str, dict[str, Any]]:
-    return context.do("write", nodes, path=context.path("{node}.data"), label="{node}", version=version, size=_SIZE)
+    return context.order_on(
+        "write", nodes, path=context.path("{node}.data"), label="{node}", version=version, size=_SIZE
+    )
 
 
 def visible(context: TrialContext, nodes: Sequence[str]) -> None:
     """Everyone reads what the one before it wrote: the new file, then its second version."""
     before = {node: {"peer": nodes[place - 1]} for place, node in enumerate(nodes)}
-    first = context.do("read", nodes, path=context.path("{peer}.data"), each=before)
+    first = context.order_on("read", nodes, path=context.path("{peer}.data"), each=before)
     _write_all(context, nodes, 2)
-    second = context.do("read", nodes, path=context.path("{peer}.data"), each=before)
+    second = context.order_on("read", nodes, path=context.path("{peer}.data"), each=before)
     for node in [node for node in nodes if node in first and node in second]:
         peer = before[node]["peer"]
         wrong = [
@@ -173,7 +175,7 @@ def visible(context: TrialContext, nodes: Sequence[str]) -> None:
 def renames(context: TrialContext, nodes: Sequence[str]) -> None:
     """One node replaces a file by rename again and again; the others must always find a whole one."""
     writer, readers, path = nodes[0], list(nodes[1:]), context.path("replaced")
-    start = context.do("write", [writer], path=path, label="version", version=0)
+    start = context.order_on("write", [writer], path=path, label="version", version=0)
     if "digest" not in start.get(writer, {}):
         context.skip(RENAME, readers, f"{writer} could not write the file: {trouble(start.get(writer, {}))}")
         return
@@ -223,17 +225,17 @@ def _lock(context: TrialContext, nodes: Sequence[str], lock_type: str, name: str
         others = [node for node in others if node not in servers]
         if not others or holder in servers:
             return
-    context.do("write", [holder], path=path, label="locked", version=1)
-    held = context.do("hold", [holder], path=path, lock_type=lock_type, key=lock_type).get(holder, {})
+    context.order_on("write", [holder], path=path, label="locked", version=1)
+    held = context.order_on("hold", [holder], path=path, lock_type=lock_type, key=lock_type).get(holder, {})
     if held.get("lock") != operations.FREE:
         why = trouble(held) or "this file system has no such locks"
         status = WARN if context.entry.type in _BY_CONFIGURATION and held.get("lock") == operations.NONE else FAIL
         context.add_check(name, holder, status, "no lock", "a lock", f"{holder} could not lock a file: {why}")
-        context.do("release", [holder], key=lock_type)
+        context.order_on("release", [holder], key=lock_type)
         return
-    during = context.do("probe", others, path=path, lock_type=lock_type)
-    context.do("release", [holder], key=lock_type)
-    after = context.do("probe", others, path=path, lock_type=lock_type)
+    during = context.order_on("probe", others, path=path, lock_type=lock_type)
+    context.order_on("release", [holder], key=lock_type)
+    after = context.order_on("probe", others, path=path, lock_type=lock_type)
     for node in [node for node in others if node in during and node in after]:
         _check_lock(context, name, node, holder, during[node], after[node])
 
@@ -260,7 +262,7 @@ def _check_lock(
 
 def make_late(context: TrialContext, nodes: Sequence[str]) -> None:
     """Create the name that no node found before; when each sees it is checked at the end."""
-    context.do("write", list(nodes)[:1], path=context.path("late"), label="late", version=1)
+    context.order_on("write", list(nodes)[:1], path=context.path("late"), label="late", version=1)
 
 
 def late(context: TrialContext, nodes: Sequence[str], since: float) -> None:
@@ -268,7 +270,9 @@ def late(context: TrialContext, nodes: Sequence[str], since: float) -> None:
     others = list(nodes[1:])
     bound = max([context.seen[node].name_bound for node in others] or [0.0])
     left = max(0.0, bound - since)
-    results = context.do("appears", others, left + context.bounds.answer_s, path=context.path("late"), seconds=left)
+    results = context.order_on(
+        "appears", others, left + context.bounds.answer_s, path=context.path("late"), seconds=left
+    )
     for node, result in context.good(NAMES, results, f"within {bound:g} s").items():
         own, after = context.seen[node].name_bound, result["after"]
         expected = "at once" if not own else f"within {own:g} s"

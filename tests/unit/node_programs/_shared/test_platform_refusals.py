@@ -11,7 +11,8 @@ from deepopsctl.node_programs._shared import platform
 
 UBUNTU = {"distribution": "Ubuntu", "distribution_version": "22.04", "distribution_major_version": "22"}
 DEBIAN = {"distribution": "Debian", "distribution_version": "13", "distribution_major_version": "13"}
-RELEASES = {"Ubuntu 22.04": "21.08", "Debian 11": "20.11"}
+BOOKWORM = {**DEBIAN, "distribution_version": "12", "distribution_major_version": "12", "deepops_cgroup": "v2"}
+RELEASES = {"Ubuntu 22.04": "21.08", "Debian 11": "20.11", "Debian 12": "22.05"}
 
 
 @pytest.mark.parametrize(
@@ -39,6 +40,24 @@ def test_a_slurm_that_can_not_confine_by_cgroup_v2_is_refused_where_there_is_v2(
     assert platform.slurm_refusal(release, v1) == ("", "")
     assert platform.slurm_refusal("22.05", v2) == ("", "")
     assert platform.packaged_slurm(RELEASES, DEBIAN) == ""
+
+
+def test_a_slurm_that_can_not_reach_a_controller_by_ipv6_is_refused_where_that_is_its_address() -> None:
+    release = platform.packaged_slurm(RELEASES, BOOKWORM)
+
+    message, hint = platform.slurm_refusal(release, BOOKWORM, ["192.0.2.1", "2001:db8::1"])
+
+    assert message.startswith(
+        "Debian 12 packages Slurm 22.05, which can't reach a controller by its IPv6 address 2001:"
+    )
+    assert "slurm_install: repository" in hint
+    assert "IPv4 addresses in cluster.yml" in hint
+    assert platform.slurm_refusal(release, BOOKWORM, ["192.0.2.1"]) == ("", "")
+    assert platform.slurm_refusal("24.11", BOOKWORM, ["2001:db8::1"]) == ("", "")
+
+
+def test_without_confinement_cgroup_v2_is_no_obstacle() -> None:
+    assert platform.slurm_refusal("21.08", {**UBUNTU, "deepops_cgroup": "v2"}, confines=False) == ("", "")
 
 
 @pytest.mark.parametrize("address", ["127.0.1.1", "127.0.0.1", "::1"])

@@ -71,7 +71,7 @@ class TestPlacement:
         result = placement.place(["a", "b"], nodes, parts)
 
         assert [(place.partition, place.nodes) for place in result] == [("gpu", ["a"]), ("all", ["b"])]
-        # a job is no larger than its partition allows
+        # a job is not larger than its partition allows
         many = {f"n{number}": node(f"n{number}") for number in range(5)}
         result = placement.place(list(many), many, {"gpu": partition(MaxNodes="2")})
         assert [len(place.nodes) for place in result] == [2, 2, 1]
@@ -136,7 +136,7 @@ class TestRunning:
         running.release()
         assert running.ended(120) == 0
         assert running.text("out") == "DEEPOPS 1\nover\n"
-        # nobody waits for a tool that has ended
+        # nothing waits for a tool that has ended
         assert not self.start("exit 3").wait_for("DEEPOPS", 1, 3600)
 
     def test_a_line_counts_that_is_read_after_the_end(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ def test_where_there_is_nothing_to_try_one_check_says_so(
 
 
 def test_the_result_has_what_reports_read_and_how_long_it_took() -> None:
-    result = suite.run({"check_mode": False}, lambda request: {"checks": [], "gpus": [dict(request)]})
+    result = suite.run_trials({"check_mode": False}, lambda request: {"checks": [], "gpus": [dict(request)]})
 
     assert result == {"deepops": {"checks": [], "gpus": [{"check_mode": False}]}, "elapsed_s": 0.0}
 

@@ -71,7 +71,7 @@ def test_each_user_gets_a_file_that_others_can_not_read(slurm: Slurm, tmp_path: 
     assert cli.write_all(WANTED, str(tmp_path), NOON) == 2
 
     files = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
-    # whoever is nobody here, or has no name of a file, gets none
+    # a name that no user has here, or that can't be a file's, gets none
     assert files == {f"{ME}.json": 0o400, "nobody.json": 0o400, cli.STATE: 0o600}
     assert (tmp_path / "nobody.json").stat().st_uid == pwd.getpwnam("nobody").pw_uid
 

@@ -231,7 +231,7 @@ def test_results_take_the_place_of_a_file_and_of_a_link_which_is_not_followed(
 
 
 def test_directories_that_are_read_only_are_replaced(job: Mapping[str, str]) -> None:
-    """Root may write there anyway: only as somebody else does this find anything."""
+    """Root may write there anyway: only as another user does this find anything."""
     out = results(job, "1")
     cache = Path(job["SLURM_TMPDIR"], "results", "cache", "below")
     cache.mkdir(parents=True)

@@ -101,7 +101,7 @@ def test_each_question_of_squid_gets_the_answer_of_its_channel() -> None:
 
 def test_a_node_that_does_not_answer_is_asked_once() -> None:
     with socket.socket() as taken:
-        # bound, so that no other process gets the port, and nobody listens
+        # bound, so that no other process gets the port, and nothing listens
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]

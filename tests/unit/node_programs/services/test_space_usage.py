@@ -195,7 +195,7 @@ def test_root_sees_all_directories_of_users_in_one_table(tmp_path: Path) -> None
     assert [(row.path, row.who) for row in seen] == [(str(space), "nobody"), (str(space), "games")]
     # one table, also where the counts took an hour
     assert len({row.source for row in seen}) == 1
-    # nobody's primary group is not nobody's own
+    # the primary group of `nobody` is not its own
     assert (space / ".stats" / "nobody.json").stat().st_gid == 0
 
 

@@ -38,7 +38,7 @@ def kernel_log(result: Result, log: Any) -> dict[str, str]:
 
 def _final(result: Result, checks: list[dict[str, str]]) -> list[dict[str, str]]:
     if result["ended"]:
-        # correct results for part of the time are no result for the rest
+        # correct results for part of the time do not count for the rest
         for entry in checks:
             if entry["status"] == PASS:
                 entry.update(status=SKIP, message=early(result))

@@ -105,7 +105,7 @@ class Traffic:
             while not spent or time.monotonic() < ends:
                 watch.start()
                 for _ in range(16):
-                    bench.run("copy", self._sink, self._source, quads)
+                    bench.launch("copy", self._sink, self._source, quads)
                 spent += watch.stop()
                 done += 16 * 2 * self._size
         bench.demand("copy", self._sink, self._size, *PATTERNS[-1])

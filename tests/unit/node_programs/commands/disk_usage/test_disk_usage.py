@@ -1,6 +1,6 @@
 """`diskusage_report`: what quota tools print, read; file systems that fail or hang, and the table.
 
-Outputs marked *documented* are put together from manuals and sources, as nobody here has these file systems.
+Outputs marked *documented* are put together from manuals and sources, as these file systems are not here.
 """
 
 from __future__ import annotations
@@ -318,7 +318,7 @@ def test_one_that_dies_does_not_take_the_others_along() -> None:
 
 @pytest.fixture
 def hung(tmp_path: Path) -> Iterator[Path]:
-    """A file system of the kernel's that nobody answers for (FUSE without its daemon): every call waits for ever."""
+    """A file system of the kernel's that no daemon answers for (FUSE without its daemon): every call waits for ever."""
     point = tmp_path / "hung"
     point.mkdir()
     libc = ctypes.CDLL(None, use_errno=True)

@@ -131,7 +131,7 @@ class TestServices:
         with socket.create_server(("127.0.0.1", 0)) as server:
             port = server.getsockname()[1]
             (result,) = services.listeners([port], services.processes())
-            # of somebody whose processes are hidden
+            # of a user whose processes are hidden
             (hidden,) = services.listeners([port], {})
 
         assert (result["port"], result["pid"]) == (port, os.getpid())

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
+import pwd
 import shutil
 import sqlite3
+import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from deepopsctl.node_programs.operations.slurm_backup import BackupError, monitoring
+from deepopsctl.node_programs.operations.slurm_backup import MANIFEST, BackupError, monitoring
 
 FIRST, SECOND = "01JDABCDEFGHJKMNPQRSTVWXYZ", "01JDZZZZZZZZZZZZZZZZZZZZZZ"
 
@@ -142,3 +147,52 @@ def test_the_database_that_was_there_is_set_aside(database: Path, tmp_path: Path
     (aside,) = database.parent.glob("grafana.db.before-restore-*")
     assert titles(aside) == ["mine", "newer"]
     assert not (tmp_path / "record.json").exists()
+
+
+as_root = pytest.mark.skipif(os.getuid() != 0, reason="becomes another user")
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A directory that everybody may enter, as a rehearsal has it."""
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory).chmod(0o711)
+        yield Path(directory)
+
+
+def saved_set(directory: Path, database: bytes) -> Path:
+    """A set with Grafana's database alone."""
+    (directory / monitoring.BLOCKS).mkdir(parents=True)
+    (directory / MANIFEST).write_text(json.dumps({"monitoring": {"blocks": [], "grafana": True}}))
+    (directory / monitoring.DATABASE).write_bytes(database)
+    return directory
+
+
+@as_root
+def test_a_set_is_read_by_programs_without_rights(place: Path) -> None:
+    """promtool and SQLite read what others may have changed, and promtool writes next to it."""
+    directory, foreign = place / "set", place / "foreign"
+    directory.mkdir(mode=0o700)
+    foreign.write_text("root's")
+    foreign.chmod(0o600)
+    (directory / "link").symlink_to(foreign)
+
+    shown = monitoring._read(
+        str(directory), ["sh", "-c", f"id -u; touch here; cat {foreign} 2>/dev/null || echo refused"]
+    )
+
+    assert shown.split() == [str(pwd.getpwnam("nobody").pw_uid), "refused"]
+    assert (directory / "here").exists()
+    assert foreign.stat().st_uid == 0
+
+
+@as_root
+def test_a_damaged_database_of_a_set_is_refused(database: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/usr/bin/python3")
+    whole = database.read_bytes()
+
+    assert monitoring.examine(str(saved_set(place / "whole", whole))) == {
+        "blocks": 0, "samples": 0, "grafana": True,
+    }  # fmt: skip
+    with pytest.raises(BackupError, match="can't read the set"):
+        monitoring.examine(str(saved_set(place / "damaged", whole[:4096] + b"x" * 4096)))

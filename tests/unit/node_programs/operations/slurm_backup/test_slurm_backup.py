@@ -68,7 +68,7 @@ def test_a_backup_that_was_cut_off_is_recorded_as_failed(tmp_path: Path, monkeyp
     monkeypatch.setattr(cli, "_save", stop)
 
     with pytest.raises(KeyboardInterrupt):
-        cli.run({"parts": ["state"]})
+        cli.make_backup({"parts": ["state"]})
 
     assert json.loads((tmp_path / LAST).read_text())["message"] == "it was cut off: see its journal"
     (metrics,) = tmp_path.glob("*.prom")

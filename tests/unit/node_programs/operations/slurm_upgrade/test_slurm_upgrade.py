@@ -88,7 +88,7 @@ def test_only_nodes_in_service_are_drained_and_a_job_that_has_just_got_its_node_
     (slurm / "queue").write_text("7|RUNNING|Prolog|cn[01,09]\n8|CONFIGURING|None|cn07\n9|RUNNING|None|cn01\n")
     (slurm / "nodes").write_text(f"{NODES}NodeName=cn07 State=MIXED+DRAIN Reason={REASON} [root@2026-11-25T22:00:00]\n")
 
-    # cn07 is what an interrupted call has left, the others are out of service for somebody else
+    # cn07 is what an interrupted call has left, the others are out of service for other reasons
     assert drain(["cn01", "cn02", "cn03", "cn05", "cn07"]) == {}
     assert (slurm / "done").read_text() == f"update nodename=cn01 state=drain reason={REASON}\n"
     # asked three times, for cn07 as well: job 9 runs

@@ -41,7 +41,7 @@ EVERYWHERE = [alert(name) for name in nodes()]
     ("alerts", "drained", "drains"),
     [
         ([alert("gpu01"), alert("gpu02", "DiskFull", drains=False)], {}, ["gpu01"]),
-        # whoever drained it, the reason stays
+        # the reason of any drain stays
         *(([alert("gpu01")], {"gpu01": reason}, []) for reason in ("new fan", OURS, "")),
         # silenced
         ([alert("gpu01", is_active=False)], {}, []),
@@ -100,7 +100,7 @@ class TestResuming:
             alert("gpu01", is_active=False),
             # another that drains
             alert("gpu01", "MountMissing"),
-            # nobody can see whether it has ended, on this node or on any
+            # it can't be seen whether it has ended, on this node or on any
             alert("gpu01", "TargetDown", drains=False, blinds=True),
             alert("gpu01", "NodeDown", drains=False, blinds=True, is_active=False),
             alert("", "SlurmMetricsMissing", drains=False, blinds=True),
@@ -181,7 +181,7 @@ class TestSlurmsText:
             "gpu01": Node("gpu01", True, OURS, True),
             "gpu02": Node("gpu02", False, "", True),
             "gpu03": Node("gpu03", True, "State=IDLE is what I want", False),
-            # away: whether its alert has ended nobody can see
+            # away: whether its alert has ended can't be seen
             "gpu04": Node("gpu04", True, f"{OURS} : reboot issued", False),
         }
 
@@ -241,7 +241,7 @@ class TestTheProgram:
         # the first round is the last
         monkeypatch.setattr(rounds.stop, "wait", lambda _seconds: rounds.stop.set())
 
-        rounds.run()
+        rounds.drain_until_stopped()
 
         assert str(tmp_path / "gone") in rounds.reported["metrics"]
 

@@ -35,7 +35,7 @@ def running(directory: Path, **collectors: Callable[[], Iterable[Sample]]) -> It
     """A daemon with an interval of a few milliseconds."""
     kinds = {name: kind_of(collect) for name, collect in collectors.items()}
     daemon = Daemon(str(directory), 0.02, kinds, {name: {} for name in kinds})
-    thread = threading.Thread(target=daemon.run)
+    thread = threading.Thread(target=daemon.collect_until_stopped)
     thread.start()
     try:
         yield

@@ -1,4 +1,4 @@
-"""The purge of a scratch directory, on real trees, hostile ones above all. Time is moved, not waited for."""
+"""The purge of a scratch directory, on real trees, hostile ones above all. Time is moved, without waiting."""
 
 from __future__ import annotations
 
@@ -359,7 +359,7 @@ def test_refuses_a_directory_that_should_be_a_mount_and_is_none(root: Path) -> N
 
 @as_root
 def test_a_directory_that_cannot_be_read_is_a_problem_and_no_end(root: Path) -> None:
-    """Root reads everything, except where a server says that root is nobody: so it is without these capabilities."""
+    """Root reads everything, except where a server squashes root: so it is without these capabilities."""
     make(root / "alice/closed/secret")
     make(root / "bob/old")
     os.chown(root / "alice/closed", 1234, 1234)
@@ -664,7 +664,7 @@ def test_a_user_who_takes_the_place_of_the_lists_again_and_again_stops_nothing(r
     values = settings(root, mode="delete", warn=7 * DAY)
     with attacking(root, again):
         for day in range(8):
-            # as where somebody else had it from the beginning
+            # as where another user had it from the beginning
             (root / ".to_delete").rename(root / f"kept{day}")
             apply(values, LATER + day * DAY)
 

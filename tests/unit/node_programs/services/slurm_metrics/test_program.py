@@ -148,7 +148,7 @@ def test_separators_in_a_users_text_are_none() -> None:
     (job,), unreadable = jobs.parse(unmarked(record, mark))
 
     assert (job.id, job.user, job.account, unreadable) == ("5", "ada", "x?root?7?RUNNING", 0)
-    # nor can anybody read the mark from the arguments, and type it
+    # nor can a user read the mark from the arguments, and type it
     assert environment["SQUEUE_FORMAT2"].endswith(RECORD + mark)
     assert mark not in "".join(argv)
     assert marked(jobs.COMMAND)[2] != mark

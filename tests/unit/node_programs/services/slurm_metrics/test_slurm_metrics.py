@@ -77,7 +77,7 @@ def test_each_release_has_nodes_drains_gpus_jobs_by_user_the_queue_and_itself(re
 
     assert 40 < result['deepops_slurm_queue_oldest_seconds{partition="gpu"}'] < 60
     assert result['deepops_slurm_queue_wait_seconds{partition="all",quantile="0.9"}'] < 10
-    # what was cancelled before it started has not waited for its start
+    # what was cancelled before it started has no wait for its start
     assert result['deepops_slurm_queue_wait_seconds_count{partition="all"}'] == 3
     assert result["deepops_slurm_up"] == 1
     assert result["deepops_slurmdbd_up"] == 1

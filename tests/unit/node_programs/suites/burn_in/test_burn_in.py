@@ -63,7 +63,7 @@ class TestPlan:
             ("gpu", 2, ["gpu01", "gpu02"]), ("gpu", 0, ["cpu01"]), ("long", 2, ["old01"]),
         ]  # fmt: skip
         assert actual.left == {"new01": "Slurm does not know this node"}
-        # an array is no larger than Slurm allows
+        # an array is not larger than Slurm allows
         many = {f"n{number}": node(f"n{number}") for number in range(5)}
         actual = plan.plan(list(many), TEN_MINUTES, many, PARTS, plan.most_tasks({"MaxArraySize": "2"}))
         assert [len(batch.nodes) for batch in actual.batches] == [2, 2, 1]
@@ -135,7 +135,8 @@ class TestQueue:
             jobs.submit(own, ["gpu01"], TEN_MINUTES)
 
     def test_slurm_s_times_are_seconds(self) -> None:
-        assert [jobs.seconds(text) for text in ("0:07", "2-01:00:00", "INVALID")] == [7, 176_400, 0]
+        lines = (f"7|gpu01|RUNNING|None|{text}" for text in ("0:07", "2-01:00:00", "INVALID"))
+        assert [task[-1] for task in jobs.tasks("\n".join(lines))] == [7, 176_400, 0]
 
 
 class TestProgram:

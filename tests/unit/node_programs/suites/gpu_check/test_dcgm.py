@@ -107,6 +107,6 @@ def test_its_command_is_asked_for_the_level_that_loads_nothing(tmp_path: Path, m
 
     assert [finding["status"] for finding in actual["findings"]] == ["fail"]
     assert "gpu-dcgm" in {check["name"] for check in evaluate([result(dcgm=actual)])}
-    # the host engine's socket is named to whoever may open it
+    # the host engine's socket is shown to users who may open it
     socket.touch()
     assert diagnosis() == {"problem": f"dcgmi diag: diag --host unix://{socket} --run 1 --json"}

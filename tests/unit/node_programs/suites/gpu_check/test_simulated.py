@@ -17,7 +17,7 @@ WHY = "simulated GPUs of a lab: nothing to measure"
 
 
 def machine(root: Path, *paths: str) -> Path:
-    """A root directory with device files (plain ones: they are no NVIDIA devices) and whatever else it has."""
+    """A root directory with device files (plain ones: they are not NVIDIA devices) and whatever else it has."""
     return write_files(root, dict.fromkeys(("dev/nvidia0", "dev/nvidia1", *paths), ""))
 
 

@@ -42,9 +42,9 @@ def test_everybody_has_the_accounts_and_expired_ones_are_closed(
 @pytest.mark.parametrize(
     ("person", "group", "reason"),
     [
-        (EXPIRED, {}, "nobody in people.yml may submit jobs today"),
-        (ALICE, {"end": TODAY}, "nobody in people.yml may submit jobs today"),
-        (ALICE, {"start": "2026-11-26"}, "nobody in people.yml may submit jobs today"),
+        (EXPIRED, {}, "no one in people.yml may submit jobs today"),
+        (ALICE, {"end": TODAY}, "no one in people.yml may submit jobs today"),
+        (ALICE, {"start": "2026-11-26"}, "no one in people.yml may submit jobs today"),
         # one who was added since the last deploy
         (ALICE, {}, "there is no user alice on this node"),
     ],

@@ -15,7 +15,7 @@ BY_NAME = {example.name: example for example in examples.EXAMPLES}
 
 def results(snapshot: SlurmSnapshot, *tested: str) -> dict[str, tuple[str, str]]:
     """Status and message of the checks where no job is submitted."""
-    made = examples.run("hpc", "/nowhere", tested, Session("environment", "abc", "ann"), snapshot)
+    made = examples.verify_examples("hpc", "/nowhere", tested, Session("environment", "abc", "ann"), snapshot)
     return {check["name"]: (check["status"], check["message"]) for check in made}
 
 

@@ -55,7 +55,7 @@ def test_what_fails_is_named_with_its_text_and_the_others_count(monkeypatch: pyt
     )
     monkeypatch.setattr(guides, "COMMANDS", commands)
 
-    (made,) = guides.run("n1", ["bash", "-c"], [])
+    (made,) = guides.verify_guides("n1", ["bash", "-c"], [])
 
     assert (made["status"], made["measured"], made["message"]) == ("fail", "3", "bad: exits 3: no such thing")
 
@@ -64,7 +64,7 @@ def test_what_a_persons_profile_prints_is_no_result(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(guides, "COMMANDS", (Command("sq", "Alliance", run="true"),))
     shell = ["bash", "-c", 'echo deepopsctl-guide; echo "deepopsctl-guide x y"; eval "$0"']
 
-    (made,) = guides.run("n1", shell, [])
+    (made,) = guides.verify_guides("n1", shell, [])
 
     assert made["status"] == "pass"
 
@@ -72,7 +72,7 @@ def test_what_a_persons_profile_prints_is_no_result(monkeypatch: pytest.MonkeyPa
 def test_a_shell_that_does_not_start_fails_every_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guides, "COMMANDS", (Command("sq", "Alliance", run="sq"),))
 
-    (made,) = guides.run("n1", ["sh", "-c", "echo broken >&2; exit 1"], [])
+    (made,) = guides.verify_guides("n1", ["sh", "-c", "echo broken >&2; exit 1"], [])
 
     assert (made["status"], made["message"]) == ("fail", "sq: sh: broken")
 
@@ -90,6 +90,6 @@ def test_what_a_site_prints_before_each_task_is_no_part_of_the_answer(monkeypatc
     session = Session("environment", "abc", "alice")
     monkeypatch.setattr(session, "start", lambda *_arguments: step)
 
-    (check,) = guides.run_job("hpc", session)
+    (check,) = guides.verify_in_job("hpc", session)
 
     assert (check["status"], check["message"]) == ("pass", "")

@@ -13,7 +13,7 @@ GROUPS = [{"name": "daemon", "gid": 1}]
 
 
 def checks(people: list[dict[str, Any]], groups: list[dict[str, Any]]) -> dict[str, tuple[str, str]]:
-    made = identities.run("n1", {"people": people, "groups": groups})
+    made = identities.verify_ids("n1", {"people": people, "groups": groups})
     return {check["name"]: (check["status"], check["message"]) for check in made}
 
 

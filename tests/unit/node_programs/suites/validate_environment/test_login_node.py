@@ -11,7 +11,7 @@ from deepopsctl.node_programs.suites.validate_environment import login_node
 
 
 def status() -> str:
-    (check,) = login_node.run("login1", {"keys_only": False, "message": True})
+    (check,) = login_node.verify_login_node("login1", {"keys_only": False, "message": True})
     return check["status"]
 
 

@@ -29,7 +29,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def checks(*people: dict[str, Any]) -> dict[str, tuple[str, str]]:
-    return {check["name"]: (check["status"], check["message"]) for check in logins.run("n1", people)}
+    return {check["name"]: (check["status"], check["message"]) for check in logins.verify_logins("n1", people)}
 
 
 def test_other_keys_and_missing_files_fail(node: Path) -> None:
@@ -56,7 +56,7 @@ def test_an_sshd_that_does_not_read_them_fails(node: Path, monkeypatch: pytest.M
         (ME, "2027-09-01", f"{ME} expires on another day than 2027-09-01"),
         (ME, "", f"{ME} expires on another day than never"),
         ("alice", "2027-08-31", "alice expires on another day than 2027-08-31"),
-        ("somebody-of-a-directory", "2027-08-31", ""),
+        ("user-of-a-directory", "2027-08-31", ""),
     ],
 )
 def test_expiry_is_the_declared_day(node: Path, name: str, expires: str, message: str) -> None:

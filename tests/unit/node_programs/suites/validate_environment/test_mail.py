@@ -20,7 +20,7 @@ def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def statuses() -> list[tuple[str, str]]:
-    return [(check["status"], check["message"]) for check in mail.run("ctl1")]
+    return [(check["status"], check["message"]) for check in mail.verify_mail("ctl1")]
 
 
 def test_a_mail_may_wait_for_some_minutes_and_no_longer(spool: Path) -> None:

@@ -20,7 +20,9 @@ def shell(start: str) -> Sequence[str]:
 
 
 def run(software: list[str], declared: list[str] | None = None, **starts: str) -> dict[str, tuple[str, str]]:
-    made = modules.run("n1", software, {name: shell(start) for name, start in starts.items()}, declared or [])
+    made = modules.verify_modules(
+        "n1", software, {name: shell(start) for name, start in starts.items()}, declared or []
+    )
     return {check["name"]: (check["status"], check["message"]) for check in made}
 
 

@@ -12,7 +12,7 @@ EB = 'eb() { [ "$1" = --version ] || grep -q Tarball "$1"; };'
 
 
 def run(start: str, *switched_on: str) -> dict[str, tuple[str, str]]:
-    made = software.run("n1", ["bash", "-c", start + ' eval "$0"'], switched_on)
+    made = software.verify_software("n1", ["bash", "-c", start + ' eval "$0"'], switched_on)
     return {check["name"]: (check["status"], check["message"]) for check in made}
 
 

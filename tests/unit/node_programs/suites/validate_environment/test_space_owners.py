@@ -1,4 +1,4 @@
-"""Directories of people and groups: each damage is named, whoever's it is."""
+"""Directories of people and groups: each damage is reported, for every owner."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def spaces(tmp_path: Path) -> list[dict[str, str]]:
 
 
 def message(spaces: list[dict[str, str]], declared: dict[str, list[dict[str, Any]]]) -> str:
-    (check,) = space_owners.run("n1", declared, spaces)
+    (check,) = space_owners.verify_owners("n1", declared, spaces)
     assert (check["status"] == "fail") == bool(check["message"])
     return str(check["message"])
 

@@ -55,7 +55,7 @@ def test_a_space_that_is_not_there_or_that_nothing_leads_to_is_named(
     assert text.startswith(f"as alice: {message}")
     # a shell that prints nothing
     silent = spaces.evaluate("n1", ALICE, [SCRATCH], "")["message"]
-    assert silent == "as alice: $SCRATCH: not set: /scratch/alice is missing, or somebody else's"
+    assert silent == "as alice: $SCRATCH: not set: /scratch/alice is missing, or belongs to another user"
 
 
 def test_people_whose_account_has_expired_are_not_asked() -> None:

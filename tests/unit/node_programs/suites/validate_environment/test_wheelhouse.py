@@ -34,7 +34,7 @@ def test_whole_wheels_pass_also_those_that_the_site_has_built(tmp_path: Path) ->
     hashes = {NAME: wheel(tmp_path, NAME)}
     wheel(tmp_path, OTHER)
 
-    (check,) = wheelhouse.run("login1", str(tmp_path), hashes)
+    (check,) = wheelhouse.verify_wheelhouse("login1", str(tmp_path), hashes)
 
     assert (check["status"], check["measured"], check["message"]) == ("pass", "2", "")
 
@@ -47,7 +47,7 @@ def test_a_damaged_wheel_is_named(tmp_path: Path, damage: Callable[[Path], None]
     hashes = {name: wheel(tmp_path, name) for name in (NAME, OTHER)}
     damage(tmp_path / NAME)
 
-    (check,) = wheelhouse.run("login1", str(tmp_path), hashes)
+    (check,) = wheelhouse.verify_wheelhouse("login1", str(tmp_path), hashes)
 
     assert (check["status"], check["measured"]) == ("fail", "1")
     assert check["message"].startswith(f"{NAME} {expected}")
@@ -58,18 +58,18 @@ def test_a_truncated_wheel_of_the_sites_own_is_seen_as_well(tmp_path: Path) -> N
     wheel(tmp_path, NAME)
     cut(tmp_path / NAME)
 
-    assert wheelhouse.run("login1", str(tmp_path), {})[0]["status"] == "fail"
+    assert wheelhouse.verify_wheelhouse("login1", str(tmp_path), {})[0]["status"] == "fail"
 
 
 def test_hashes_that_did_not_fit_into_the_time_are_counted(tmp_path: Path) -> None:
     hashes = {name: wheel(tmp_path, name) for name in (NAME, OTHER)}
 
-    (check,) = wheelhouse.run("login1", str(tmp_path), hashes, limit_s=-1)
+    (check,) = wheelhouse.verify_wheelhouse("login1", str(tmp_path), hashes, limit_s=-1)
 
     assert (check["status"], check["message"]) == ("pass", "0 of 2 hashes compared")
 
 
 def test_a_wheelhouse_that_is_not_there_fails(tmp_path: Path) -> None:
-    (check,) = wheelhouse.run("login1", str(tmp_path / "none"), {NAME: "0" * 64})
+    (check,) = wheelhouse.verify_wheelhouse("login1", str(tmp_path / "none"), {NAME: "0" * 64})
 
     assert (check["status"], check["measured"]) == ("fail", "no wheelhouse")

@@ -196,7 +196,7 @@ def run(monkeypatch: pytest.MonkeyPatch, jobs: Jobs, wanted: Any, **records: dic
     config = {"TaskPlugin": "task/cgroup,task/affinity"}
     seen = snapshot.SlurmSnapshot(config, records, {"gpu": partition(Default="YES")}, {})
     monkeypatch.setattr(snapshot, "read_snapshot", lambda: seen)
-    return suite.run(wanted, cast(suite.Jobs, jobs))
+    return suite.verify_gpus(wanted, cast(suite.Jobs, jobs))
 
 
 class TestSuite:
@@ -265,7 +265,7 @@ class TestSuite:
         assert [check["status"] for check in actual.checks if check["target"] == "gpu01"] == ["fail"]
 
     def test_a_cluster_without_gpus_is_skipped_with_the_reason(self) -> None:
-        (check,) = suite.run(settings(), cast(suite.Jobs, None)).checks
+        (check,) = suite.verify_gpus(settings(), cast(suite.Jobs, None)).checks
 
         assert (check["name"], check["target"], check["status"]) == ("gpu-nodes", "hpc", "skip")
         assert "none of these nodes has GPUs" in check["message"]
@@ -275,7 +275,7 @@ class TestSuite:
         silent = snapshot.SlurmSnapshot({}, {}, {}, {"nodes": answer, "ping": answer})
         monkeypatch.setattr(snapshot, "read_snapshot", lambda: silent)
 
-        (check,) = suite.run(settings("gpu01"), cast(suite.Jobs, None)).checks
+        (check,) = suite.verify_gpus(settings("gpu01"), cast(suite.Jobs, None)).checks
 
         assert check["status"] == "fail"
         assert "Connection refused" in check["message"]

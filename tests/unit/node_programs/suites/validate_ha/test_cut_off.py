@@ -1,4 +1,4 @@
-"""A first controller that is cut off from the networks and keeps its storage is named as the cause."""
+"""A first controller that is cut off from the networks and keeps its storage is reported as the cause."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ CONFIG = {"hosts": ["ctl1", "ctl2"], "directory": ""}
 
 
 @pytest.mark.parametrize(
-    ("numbers", "named"),
+    ("numbers", "is_reported"),
     [
         # who is in control writes: the first one, again and again; or once more on its way, then the second one
         ([0, 0, 0, 0, 0, 0], True),
         ([0, 1, 1, 1, 1, 1], False),
     ],
 )
-def test_the_cause_is_named_where_the_first_controller_writes_on(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, numbers: list[int], named: bool
+def test_the_cause_is_reported_where_the_first_controller_writes_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, numbers: list[int], is_reported: bool
 ) -> None:
     written = iter(enumerate(numbers))
 
@@ -44,4 +44,4 @@ def test_the_cause_is_named_where_the_first_controller_writes_on(
     (check,) = main.measure({"fault": "cut-off", "seconds": 60, "token": "t", "jobs": ["1"]})["checks"]
 
     assert check["status"] == "fail"
-    assert (f"ctl1 was cut off from all networks but not from {tmp_path}" in check["message"]) is named
+    assert (f"ctl1 was cut off from all networks but not from {tmp_path}" in check["message"]) is is_reported

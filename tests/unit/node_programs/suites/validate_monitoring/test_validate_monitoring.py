@@ -137,7 +137,7 @@ class TestTheWholeSuite:
 
     def test_skips_the_rest_and_says_why_where_prometheus_does_not_answer(self) -> None:
         services = suite.Services(NOWHERE, NOWHERE)
-        actual = suite.run(self.inputs(), services, session.Session("monitoring", "abc", "ubuntu"))
+        actual = suite.verify_monitoring(self.inputs(), services, session.Session("monitoring", "abc", "ubuntu"))
 
         assert actual[0]["name"] == "prometheus-answers"
         assert actual[0]["status"] == "fail"

@@ -1,4 +1,4 @@
-"""How the two jobs of the check `job-directories` are judged: each fault is named, and none is overlooked."""
+"""How the two jobs of the check `job-directories` are evaluated: each fault is reported, and none is overlooked."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_directories_of_their_own_that_went_with_their_jobs_pass() -> None:
 
     assert evaluated([GOOD], [second, {"left": ""}]) == ("pass", "/dev/shm as well")
     assert evaluated([GOOD], [second, {"left": left}]) == ("fail", f"{left} is still there after its job's end")
-    # nobody has looked again
+    # it was not read again
     assert evaluated([GOOD], [second])[0] == "skip"
     assert evaluated([], [], gpu01=probe_jobs.Trouble("fail", "launch failed")) == ("fail", "launch failed")
 

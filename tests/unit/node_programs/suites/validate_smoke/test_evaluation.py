@@ -90,7 +90,7 @@ class TestGpus:
             ({"nvidia0": "ENXIO", "nvidia1": "ENXIO"}, {}, "fail"),
             ({"nvidia0": "EPERM", "nvidia1": "EPERM"}, {}, "fail"),
             ({"nvidia0": "OK"}, {"nvidia0": "OK"}, "fail"),
-            # one that was opened is no less open for another that was not
+            # one that was opened stays open where another was not
             ({"nvidia0": "OK", "nvidia1": "OK", "nvidia2": "EACCES"}, {}, "fail"),
             ({}, {}, "fail"),
         ],

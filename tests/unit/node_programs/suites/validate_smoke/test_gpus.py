@@ -54,7 +54,7 @@ class Held:
 
 
 def statuses(cluster: Cluster, nodes: dict[str, dict[str, str]]) -> dict[str, str]:
-    pair = gpus.run_all(cast(session.Session, cluster), list(nodes), nodes, {"gpu": partition(Default="YES")})
+    pair = gpus.try_pairs(cast(session.Session, cluster), list(nodes), nodes, {"gpu": partition(Default="YES")})
     return {name: gpus.evaluate(name, pair, 2)["status"] for name in nodes}
 
 

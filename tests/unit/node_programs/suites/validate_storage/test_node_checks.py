@@ -186,7 +186,7 @@ class TestANode:
         ("squash", "status", "words"),
         [
             ("root", "fail", ("take a user's file", "mode 0700")),
-            # a server of somebody else's, and one where it was asked for
+            # a server that is not managed, and one where it was asked for
             ("", "warn", ()),
             ("none", "skip", ()),
         ],
@@ -194,7 +194,7 @@ class TestANode:
     def test_root_that_is_root_on_the_server_fails(
         self, open_directory: Path, squash: str, status: str, words: tuple[str, ...]
     ) -> None:
-        """As on any directory of this machine: nobody squashes root here."""
+        """As on any directory of this machine: root is not squashed here."""
         checks, _seen = looked([entry(open_directory, squash=squash)], line(open_directory), writes=True)
 
         result = checks[node_checks.SQUASH]

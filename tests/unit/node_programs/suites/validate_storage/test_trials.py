@@ -165,7 +165,7 @@ def test_a_node_that_hangs_costs_its_limit_is_named_once_and_stops_no_other(pool
     hangs = where.order("read", ["n2"], 1.0, path=str(tmp_path / "hangs"))
     works = where.order("read", ["n1", "n3"], path=str(tmp_path / "x"))
     first = {node: answer for answers in where.ask(hangs, works) for node, answer in answers.items() if node != "n2"}
-    second = where.do("base", [node for node in NODES if node in where.nodes], path=str(tmp_path), wanted="")
+    second = where.order_on("base", [node for node in NODES if node in where.nodes], path=str(tmp_path), wanted="")
 
     assert set(first) == set(second) == {"n1", "n3"}
     assert [check["target"] for check in where.checks] == ["n2/data"]
@@ -181,12 +181,12 @@ def test_an_agent_whose_job_ends_removes_what_it_made(tmp_path: Path, how: str) 
     pid = job.answers["hello", "n1"]["pid"]
     mine = tmp_path / (operations.PREFIX + "abc123")
     orders = [
-        agent_pool.Order("mine", ["n1"], 5, {"directories": [str(mine), str(tmp_path / "somebody")]}),
+        agent_pool.Order("mine", ["n1"], 5, {"directories": [str(mine), str(tmp_path / "other")]}),
         agent_pool.Order("make", ["n1"], 5, {"directory": str(mine)}),
         agent_pool.Order("write", ["n1"], 5, {"path": f"{mine}/f", "label": "x", "version": 1}),
         agent_pool.Order("hold", ["n1"], 5, {"path": f"{mine}/f", "lock_type": "fcntl", "key": "k"}),
     ]
-    (tmp_path / "somebody").mkdir()
+    (tmp_path / "other").mkdir()
     running.send("".join(order.line(number) for number, order in enumerate(orders)), more=True)
     wait_until("all is done", lambda: job.has_answered(3, ["n1"]))
     assert mine.is_dir()
@@ -197,7 +197,7 @@ def test_an_agent_whose_job_ends_removes_what_it_made(tmp_path: Path, how: str) 
         running.release()
 
     assert running.ended(30) == 0
-    assert [path.name for path in tmp_path.iterdir()] == ["somebody"]
+    assert [path.name for path in tmp_path.iterdir()] == ["other"]
 
 
 class TestChildren:

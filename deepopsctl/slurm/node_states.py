@@ -1,1 +1,0 @@
-../../plugins/module_utils/slurm/node_states.py
