@@ -34,9 +34,7 @@ def choose(words: tuple[str, ...], cluster: Cluster, content: Path) -> tuple[str
     """
     known, listed = components(content), cluster.components
     if "environment" in words and not cluster.has_environment:
-        what = (
-            "`components:` does not list environment, and there are no spaces and no people: nothing of it is deployed"
-        )
+        what = "nothing to deploy: no environment in `components:` and no `spaces:` in cluster.yml, and no people.yml"
         raise InputError.single(_WHERE, what, "add environment to `components:`")
     wanted = words or (known if listed is None else listed)
     shares = dominating(cluster) if {"slurm", "environment"} & set(wanted) else ()
@@ -58,7 +56,7 @@ def _warnings(words: tuple[str, ...], cluster: Cluster, known: tuple[str, ...]) 
         hint = "a `deepopsctl deploy` without names leaves that out: add it there to keep it up to date"
         yield Problem(_WHERE, f"{', '.join(others)} not listed in `components:`", hint)
     if cluster.storage and "storage" not in (*listed, *words):
-        what = "has `storage:`, but `components:` does not list storage: nothing of it is deployed"
+        what = "has `storage:`, but `components:` does not list storage: nothing is mounted"
         yield Problem(_WHERE, what, "add storage to `components:`")
     if cluster.people and "environment" not in (*listed, *words):
         what = "there is a people.yml, but `components:` does not list environment: no one in it gets an account"

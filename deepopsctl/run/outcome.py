@@ -65,7 +65,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """An optional download that could not be had on one host: what a cluster does without, and why."""
+    """An optional download that failed on one host: what a cluster does without, and why."""
 
     host: str
     component: str

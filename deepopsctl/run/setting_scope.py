@@ -1,6 +1,6 @@
 """Which components a variable of the site's can change: found by the names that playbooks, roles and variables use.
 
-A setting of one component must not make all of them look at all nodes. What can't be told changes every component.
+A setting of one component must not make all of them look at all nodes. What is not known changes every component.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Scopes:
                     self._users[word].add(name.encode())
 
     def of(self, name: str) -> frozenset[str] | None:
-        """The components that a variable can change; None where that can't be told."""
+        """The components that a variable can change; None where that is not known."""
         names = self._follow(RENAMED.get(name, name).encode())
         using = frozenset(component for component, words in self._used.items() if names & words)
         # Ansible's own reach all nodes

@@ -1,4 +1,4 @@
-"""The role grafana on a real node, with a stand-in of its package from a signed repository: Grafana can not be had."""
+"""The role grafana on a real node, with a stand-in of its package from a signed repository: the real one is missing."""
 
 from __future__ import annotations
 

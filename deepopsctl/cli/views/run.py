@@ -92,7 +92,7 @@ def failure_lines(failures: Iterable[Failure]) -> Iterator[str]:
 
 
 def left_out_lines(entries: Iterable[LeftOut]) -> Iterator[str]:
-    """Every optional download that could not be had once, with all its nodes."""
+    """Every optional download that failed, once, with all its nodes."""
     groups: dict[tuple[str, str, str], list[str]] = {}
     for entry in entries:
         groups.setdefault((entry.what, entry.message, entry.hint), []).append(entry.host)

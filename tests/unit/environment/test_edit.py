@@ -200,7 +200,7 @@ class TestCommands:
         assert "there is a people.yml, but `components:` does not list environment" in capsys.readouterr().err
 
     def test_an_environment_of_which_nothing_is_declared_is_not_deployed_by_name(self, directory: ClusterDir) -> None:
-        with pytest.raises(InputError, match="does not list environment, and there are no spaces and no people"):
+        with pytest.raises(InputError, match="nothing to deploy: no environment in `components:`"):
             choose(("environment",), directory.cluster(), content_dir())
 
     @pytest.mark.parametrize("more", [b"", b"# M\xfcller\n"])

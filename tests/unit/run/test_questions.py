@@ -96,7 +96,7 @@ def test_what_ansible_asked_is_asked_again_with_the_digest_of_this_run(directory
 @pytest.mark.parametrize(
     "fields",
     [
-        {"full": True}, {"tags": "slurm"}, {"verbosity": 3}, {"ssh_password": "x"}, {"become_password": ""},
+        {"full": True}, {"tags": "slurm"}, {"verbosity": 3}, {"ssh_password": "x"},
         {"limit": "slurm_compute"}, {"limit": "gpu*"}, {"inventory": "all: {}"},
         {"user_vars": ({"ansible_port": 2222},)}, {"more": ("validate/smoke",)},
     ],
@@ -159,7 +159,7 @@ def test_the_playbooks_of_questions_ask_by_the_modules_that_answer() -> None:
     (play,) = yaml.safe_load(playbook(DOCTOR_PLAYBOOK).read_text(encoding="utf-8"))
     (task,) = play["tasks"]
     assert task["deepopsctl.cluster.node_program"]["name"] == DOCTOR
-    # a report calls it the same, whoever asked
+    # a report calls it the same on both ways
     assert QUESTIONS[DOCTOR_PLAYBOOK] == (play["name"], task["name"])
     assert task["timeout"] == asking.GATE_S
 

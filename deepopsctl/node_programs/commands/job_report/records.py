@@ -150,7 +150,7 @@ def _job(row: dict[str, str], steps: list[dict[str, str]]) -> Job:
 
 
 def read_names(text: str) -> dict[str, str]:
-    """The names of the jobs of one question, from what sacct prints of NAME_FIELDS: no harm where one of them lies."""
+    """The names of the jobs of one question, from what sacct prints of NAME_FIELDS; names are user input."""
     names: dict[str, str] = {}
     for line in text.split("\n"):
         job, delimiter, name = line.partition(DELIMITER)

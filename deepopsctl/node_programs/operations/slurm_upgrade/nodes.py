@@ -13,7 +13,7 @@ Nodes = dict[str, slurm_client.Node]
 
 
 def drain(names: Sequence[str], reason: str, timeout_s: float) -> dict[str, str]:
-    """Let no job start on the nodes that are in service, and wait for the start of those that have just got theirs.
+    """Drain the nodes that are in service, and wait for the start of those that have just got theirs.
 
     An old slurmd starts a job by the new programs once they are there, and those do not understand it: the job would
     be held, and the node drained. Returns {name: why} of nodes where a job has not begun in time: they are in service

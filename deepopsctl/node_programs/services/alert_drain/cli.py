@@ -17,7 +17,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run it; returns the exit status."""
     parser = argparse.ArgumentParser(prog="deepops-alertdrain", description=__doc__.replace("`", ""))
     parser.add_argument("--config", default=CONFIG, help="default: %(default)s")
-    parser.add_argument("--once", action="store_true", help="one round, and what it left word of on stdout")
+    parser.add_argument("--once", action="store_true", help="run once and print the metrics")
     options = parser.parse_args(arguments)
     try:
         rounds = Rounds(load(options.config))
