@@ -6,17 +6,36 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import click
 
 F = TypeVar("F", bound=Callable[..., object])
+Decorator = Callable[[F], F]
 Names = str | tuple[str, ...] | None
 
 # a year
 _MOST_SECONDS = 366 * 86400
 _FIGURE = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def together(*options: Decorator[Any]) -> Decorator[Any]:
+    """One decorator of several options, which --help shows in this order."""
+
+    def decorate(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+def duration_option(default: str, text: str) -> Decorator[Any]:
+    """--timeout; 0 is none, and --help shows any other default."""
+    return click.option(
+        "--timeout", callback=seconds, default=default, show_default=default != "0", metavar="DURATION", help=text
+    )
 
 
 def _components(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -47,7 +66,8 @@ yes_option = click.option("-y", "--yes", is_flag=True, help="Don't ask for confi
 confirm_option = click.option(
     "--confirm", default="", metavar="NAME", help="The cluster's name, required if cluster.yml sets `protected: true`."
 )
-
+# of a command that consists of several runs (cli/interactive.py)
+workflow_options = together(sudo_option, yes_option, confirm_option, json_option)
 
 hold_waiting_option = click.option(
     "--hold-waiting", is_flag=True,
@@ -92,18 +112,12 @@ def login_name(ctx: click.Context, param: click.Parameter, value: str | None) ->
         raise click.BadParameter(f"{refusal.message}: {refusal.hint}", ctx, param) from refusal
 
 
-def connection_options(function: F) -> F:
-    """Ansible's own login options, with Ansible's meaning."""
-    # decorators apply from the last to the first
-    for option in (
-        click.option(
-            "-u", "--user", metavar="USER", callback=login_name, help="Log in as USER instead of cluster.yml's."
-        ),
-        click.option("-K", "--ask-become-pass", is_flag=True, help="Ask for the sudo password."),
-        click.option("-k", "--ask-pass", is_flag=True, help="Ask for the SSH password."),
-    ):
-        function = option(function)
-    return function
+# Ansible's own login options, with Ansible's meaning
+connection_options = together(
+    click.option("-k", "--ask-pass", is_flag=True, help="Ask for the SSH password."),
+    sudo_option,
+    click.option("-u", "--user", metavar="USER", callback=login_name, help="Log in as USER instead of cluster.yml's."),
+)
 
 
 def accept_after_subcommand(command: click.Command) -> click.Command:

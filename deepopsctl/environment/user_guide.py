@@ -71,7 +71,7 @@ def render_markdown(
 
     `reserve_percent` is the share of the memory that Slurm does not give to jobs.
     """
-    partition = _default(cluster)
+    partition = next((each for each in cluster.partitions if each.default), cluster.partitions[0])
     gpu_partition = next((each for each in (partition, *cluster.partitions) if _gpu_types(cluster, each)), None)
     with_environment = cluster.components is not None and "environment" in cluster.components
     return (
@@ -122,10 +122,6 @@ def _templates() -> Environment:
 
 def _login_nodes(cluster: Cluster) -> tuple[Node, ...]:
     return cluster.with_role(Role.LOGIN) or cluster.controllers[:1]
-
-
-def _default(cluster: Cluster) -> Partition:
-    return next((each for each in cluster.partitions if each.default), cluster.partitions[0])
 
 
 def _members(cluster: Cluster, partition: Partition) -> Iterator[Node]:

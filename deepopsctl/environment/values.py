@@ -70,11 +70,6 @@ def parse_id(text: str) -> int:
     return number
 
 
-def next_id(taken: frozenset[int] | set[int], first: int, avoided: range = range(0)) -> int:
-    """The lowest id from `first` on that can be given to a person; none of `avoided`."""
-    return next(number for number in free_ids(first, avoided) if number not in taken)
-
-
 def free_ids(first: int, avoided: range) -> Iterator[int]:
     """The ids from `first` on that people may have, in order; a RefusedError at their end."""
     yield from (number for number in range(first, LAST_ID + 1) if number not in _TAKEN and number not in avoided)

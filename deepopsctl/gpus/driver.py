@@ -136,7 +136,9 @@ def _install(
     modules = "none" if facts["container"] else _modules(facts, request, branch)
     packages = entry["packages"]
     names = [*packages["user"], *(packages[modules] if modules != "none" else ())]
-    hidden = _has_hidden_switches(request)
+    hidden = (
+        request.declared is not None and request.declared.count >= _HGX and bool(_HIDDEN_SWITCHES & set(request.types))
+    )
     fabric = _fabric(facts, packages, platform, hidden=hidden)
     dkms = modules != "none" and entry["dkms"]
     if dkms:
@@ -188,12 +190,6 @@ def _modules(facts: Mapping[str, Any], request: _DriverRequest, branch: str) -> 
     if wanted != "auto":
         return wanted
     return need or ("open" if int(branch) >= OPEN_BY_DEFAULT else "proprietary")
-
-
-def _has_hidden_switches(request: _DriverRequest) -> bool:
-    return (
-        request.declared is not None and request.declared.count >= _HGX and bool(_HIDDEN_SWITCHES & set(request.types))
-    )
 
 
 def _fabric(facts: Mapping[str, Any], packages: Mapping[str, Any], platform: str, *, hidden: bool) -> Sequence[str]:

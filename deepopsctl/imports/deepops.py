@@ -17,8 +17,6 @@ from deepopsctl.imports.ansible_inventory import (
     as_text,
     layered,
     match_hosts,
-    parse_ini,
-    parse_yaml_inventory,
     read_variables,
 )
 from deepopsctl.imports.deepops_vars import (
@@ -60,24 +58,7 @@ _PROXY = re.compile(
 )
 
 
-def draft_deepops(
-    text: str, source: str, directory: Path | None, problems: Problems, chosen: Mapping[str, Role]
-) -> Draft:
-    """The cluster of an inventory in INI form; `directory` is the inventory's, None for standard input.
-
-    `chosen` has the roles of groups with other names than DeepOps's or deepopsctl's.
-    """
-    return _draft(parse_ini, text, source, directory, problems, chosen)
-
-
-def draft_yaml_inventory(
-    text: str, source: str, directory: Path | None, problems: Problems, chosen: Mapping[str, Role]
-) -> Draft:
-    """The cluster of an inventory in YAML form."""
-    return _draft(parse_yaml_inventory, text, source, directory, problems, chosen)
-
-
-def _draft(
+def draft_inventory(
     parse: Callable[[str, str, Problems], Inventory],
     text: str,
     source: str,
@@ -85,6 +66,10 @@ def _draft(
     problems: Problems,
     chosen: Mapping[str, Role],
 ) -> Draft:
+    """The cluster of an inventory that `parse` reads; `directory` is the inventory's, None for standard input.
+
+    `chosen` has the roles of groups with other names than DeepOps's or deepopsctl's.
+    """
     before = len(problems)
     draft = Draft(source, problems)
     reader = _Reader(parse(text, source, problems), draft, directory, chosen)

@@ -12,7 +12,8 @@ import yaml
 
 from deepopsctl.cluster.builder import Draft
 from deepopsctl.cluster.spec import draft_document
-from deepopsctl.imports.deepops import draft_deepops, draft_yaml_inventory
+from deepopsctl.imports.ansible_inventory import parse_ini, parse_yaml_inventory
+from deepopsctl.imports.deepops import draft_inventory
 from deepopsctl.imports.detect import Form, detect, is_ip_address
 from deepopsctl.imports.other_files import recognise
 from deepopsctl.imports.plain_lists import addresses_by_name, draft_hostlist, draft_hosts_file, draft_table
@@ -24,19 +25,13 @@ from deepopsctl.text.values import check_address
 from deepopsctl.text.yaml_reader import AnyTagLoader, Document, parse_yaml
 
 Reader = Callable[[str, str, Problems], Draft]
-SiteReader = Callable[[str, str, Path | None, Problems], Draft]
 _EXCEL = re.compile(r"sep=.\n", re.IGNORECASE)
 
 KEY = "settings"
 _VARIABLE = re.compile(r"[a-z][a-z0-9_]*")
 
-# Formats that include other files: their readers need the directory.
-SITE_READERS: dict[Form, SiteReader] = {
-    Form.SLURM_CONF: draft_slurm_conf,
-}
-
 # Formats with groups, which may have site-specific names.
-INVENTORY_READERS = {Form.DEEPOPS_INI: draft_deepops, Form.ANSIBLE_YAML: draft_yaml_inventory}
+INVENTORY_PARSERS = {Form.DEEPOPS_INI: parse_ini, Form.ANSIBLE_YAML: parse_yaml_inventory}
 
 # The file to read in a directory: DeepOps's `config`, a clone of DeepOps, /etc/slurm.
 _IN_DIRECTORY = (
@@ -102,12 +97,13 @@ def draft_text(
         draft = Draft(name, problems)
         draft.incomplete = True
         return draft
-    if form in INVENTORY_READERS:
-        return INVENTORY_READERS[form](text, name, directory, problems, groups)
+    if form in INVENTORY_PARSERS:
+        return draft_inventory(INVENTORY_PARSERS[form], text, name, directory, problems, groups)
     if groups:
         problems.add("--group", f"{name} is not an inventory: it has no groups", "leave --group out")
-    if form in SITE_READERS:
-        return SITE_READERS[form](text, name, directory, problems)
+    if form is Form.SLURM_CONF:
+        # it includes other files
+        return draft_slurm_conf(text, name, directory, problems)
     return READERS[form](text, name, problems)
 
 

@@ -226,7 +226,7 @@ def nodes_left(asked: Questions, replies: Replies) -> tuple[str, ...]:
 def _nodes(request: RunRequest, cluster: Cluster) -> tuple[Node, ...]:
     """The nodes of a request that can be asked as Ansible would; none where the site has ways of its own."""
     directory, variables = request.directory, request.user_vars
-    if request.ssh_password is not None or request.become_password is not None or request.verbosity:
+    if request.ssh_password is not None or request.verbosity:
         return ()
     if request.inventory and request.inventory != directory.hosts.read_text(encoding="utf-8"):
         return ()
@@ -312,7 +312,8 @@ def ask(request: RunRequest, cluster: Cluster, asked: Questions, content: Path, 
     """Ask nodes their questions at the same time; the program comes to a node that lacks it in a second call."""
     form = _from_memory() if request.playbooks == (DOCTOR_PLAYBOOK,) else _standing(content)
     sockets = None if "ControlPath" in request.ssh else control_dir(request.directory.path, os.environ)
-    way = Way(request.directory, cluster, request.user or cluster.access.user, request.ssh, sockets)
+    user, password = request.user or cluster.access.user, request.become_password or ""
+    way = Way(request.directory, cluster, user, request.ssh, sockets, password)
     nodes = [node for node in cluster.nodes if node.name in asked]
     start = without_variables(withheld(map(way.target, one_of_each_kind(nodes)), os.environ))
     answers: dict[str, fan_out.Answer] = {}
@@ -322,7 +323,7 @@ def ask(request: RunRequest, cluster: Cluster, asked: Questions, content: Path, 
         for node in nodes:
             each = asked[node.name]
             command = [*start, *way.command(node, form.words if each else ["true"], as_root=bool(each))]
-            data = form.data(each) if each else b""
+            data = way.data(form.data(each)) if each else b""
             most = fan_out.MOST_BYTES_OF_SLURM if _is_of_slurm(each) else fan_out.MOST_BYTES
             limit_s = _limit_s(request, cluster, each)
             calls.append(fan_out.Call(node.name, command, data, limit_s, most, form.begin_s))

@@ -114,11 +114,6 @@ def upgrade_refusal(installed: str, wanted: str) -> str:
     )
 
 
-def removals_between(installed: str, wanted: str) -> tuple[Removal, ...]:
-    """What the releases after `installed` removed, up to `wanted`."""
-    return tuple(each for each in REMOVALS if installed < each.release <= wanted)
-
-
 def _sets(text: str) -> Mapping[str, frozenset[str]]:
     return MappingProxyType({key: frozenset(words.split()) for key, words in _table(text).items()})
 

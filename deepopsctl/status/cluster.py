@@ -14,7 +14,7 @@ from deepopsctl.model.cluster import Cluster
 from deepopsctl.run.desired_state import MEMORY as DESIRED, changed_settings
 from deepopsctl.run.events import Event
 from deepopsctl.run.history import PastRun, past_run
-from deepopsctl.run.outcome import SCHEMA, Failure, RunOutcome, RunSummary
+from deepopsctl.run.outcome import SCHEMA, Failure, RunOutcome, RunSummary, Verdict
 from deepopsctl.run.questions import STATUS
 from deepopsctl.run.request import USUAL_SSH, RunRequest
 from deepopsctl.run.workspace import RunDir, Workspace
@@ -110,6 +110,13 @@ class LastRuns:
     checks: Totals | None = None
     upgrade: PastRun | None = None
     restore: PastRun | None = None
+
+    @property
+    def unsettled_deploy(self) -> PastRun | None:
+        """The last deploy, unless a restore has ended well since: it deploys everything, too."""
+        deploy, restore = self.deploy, self.restore
+        settled = deploy and restore and restore.state == Verdict.OK and restore.run_dir.id > deploy.run_dir.id
+        return None if settled else deploy
 
     def as_object(self) -> dict[str, object]:
         """Their part of `status --json`; an empty object for a missing run."""
@@ -260,7 +267,9 @@ def examine(
         replace(node, deploy=overall_deploy(node.components, deployed)) if node.answer is Answer.OK else node
         for node in nodes
     ]
-    all_findings = findings(nodes, slurm, deployed, cluster.components, datetime.now(UTC), last.deploy, changed)
+    all_findings = findings(
+        nodes, slurm, deployed, cluster.components, datetime.now(UTC), last.unsettled_deploy, changed
+    )
     return ClusterStatus(cluster.name, tuple(nodes), slurm, last, all_findings, cluster.components)
 
 

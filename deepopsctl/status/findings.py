@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
+from deepopsctl.model.cluster import Role
 from deepopsctl.node_programs._shared.node_states import SLURM_USER, is_by_person
 from deepopsctl.run.history import RUNNING, PastRun
 from deepopsctl.run.outcome import Verdict
@@ -87,7 +88,16 @@ def findings(
 
 
 def _under_way(nodes: Sequence[NodeStatus]) -> Iterator[Finding]:
-    """An upgrade or a restore that has not ended, with the one command that continues with it."""
+    """What comes before all else, with its one command: an upgrade or a restore that has not ended, a lost controller.
+
+    A deploy would start a controller that was lost without its queue, and slurmctld would end what runs.
+    """
+    first = next((node for node in nodes if Role.CONTROLLER in node.node.roles), None)
+    if first and first.answer is Answer.OK and first.deploy is Deploy.NEVER and any(map(_serves, nodes)):
+        hint = (
+            "`deepopsctl restore` brings it back from a backup; without one, `deepopsctl deploy` starts an empty queue"
+        )
+        yield Finding(Severity.PROBLEM, (first.name,), "it has nothing of a controller, and nodes have its Slurm", hint)
     restored = tuple(node.name for node in nodes if node.restore)
     if restored:
         message = "a restore was begun here and has not ended: partitions may be down, and deploys are refused"
@@ -99,10 +109,16 @@ def _under_way(nodes: Sequence[NodeStatus]) -> Iterator[Finding]:
             yield Finding(Severity.NOTE, (), message, f"`deepopsctl upgrade slurm --to {new}` continues with it")
 
 
+def _serves(node: NodeStatus) -> bool:
+    """Whether it is a compute node with Slurm."""
+    return node.is_compute and any(part.name == "slurm" and part.deploy is not Deploy.NEVER for part in node.components)
+
+
 def _instead(entry: Finding, under_way: Sequence[Finding]) -> Finding:
     """The finding without a command that is refused, or would be undone, while something is under way."""
-    refused = any(word in entry.hint for word in ("`deepopsctl deploy", "`deepopsctl node resume", "state=resume"))
-    if not under_way or not refused:
+    # a backup of a queue that is not whole would be the newest set
+    refused = ("`deepopsctl deploy", "`deepopsctl node resume", "state=resume", "`deepopsctl backup run")
+    if not under_way or not any(word in entry.hint for word in refused):
         return entry
     return replace(entry, hint=f"first {under_way[0].hint}")
 

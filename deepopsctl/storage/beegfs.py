@@ -29,7 +29,7 @@ from deepopsctl.storage.client_packages import (
     texts_of,
 )
 from deepopsctl.storage.compatibility import parse_version
-from deepopsctl.storage.types import Fault, Site, TypeHandler
+from deepopsctl.storage.types import Fault, Site, TypeHandler, refused
 from deepopsctl.text.node_sets import shorten
 from deepopsctl.text.problems import RefusedError
 from deepopsctl.text.sections import Boolean
@@ -192,7 +192,7 @@ def _check(mount: Mount, _site: Site) -> Iterator[Fault]:
         hint = "write the host of its management service: HOST or HOST:PORT"
         yield "source", RefusedError(f"{shorten(mount.source)!r} is not a file system of BeeGFS", hint)
     else:
-        yield from _check_host(match[1])
+        yield from refused("source", check_address, match[1])
         yield from check_number("source", match[2] or "", 65535)
     yield from check_number("beegfs.client_port", text_of(settings, "client_port"), 65535)
     yield from check_words("beegfs.secret", (text_of(settings, "secret"),) if settings.get("secret") else ())
@@ -212,13 +212,6 @@ def _check(mount: Mount, _site: Site) -> Iterator[Fault]:
     if settings.get("build_arguments") and text_of(settings, "modules", MODULES[0]) != "service":
         hint = "leave it out, or `modules: service`"
         yield "beegfs.build_arguments", RefusedError("is for the service that builds the module", hint)
-
-
-def _check_host(host: str) -> Iterator[Fault]:
-    try:
-        check_address(host)
-    except RefusedError as refusal:
-        yield "source", refusal
 
 
 def _check_client_keys(settings: Mapping[str, object]) -> Iterator[Fault]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from deepopsctl.model.storage import Mount, Needs, Platform, StorageType
 from deepopsctl.storage.compatibility import unsupported
-from deepopsctl.storage.types import Fault, Site, TypeHandler
+from deepopsctl.storage.types import Fault, Site, TypeHandler, refused
 from deepopsctl.storage.values import check_exported
 from deepopsctl.text.answers import texts
 from deepopsctl.text.node_sets import shorten
@@ -98,7 +98,7 @@ def _check(mount: Mount, site: Site) -> Iterator[Fault]:
         what = "names no server" if mount.source.startswith("/") else f"{shorten(mount.source)!r} is not a SERVER:/PATH"
         yield "source", RefusedError(what, "write SERVER:/PATH; SERVER may be a node of this cluster")
         return
-    yield from _check_host(host)
+    yield from refused("source", check_address, host)
     yield from _check_client(mount.settings)
     export_keys = [key for key in EXPORT_KEYS if key in mount.settings]
     if mount.server:
@@ -108,13 +108,6 @@ def _check(mount: Mount, site: Site) -> Iterator[Fault]:
         yield f"nfs.{export_keys[0]}", RefusedError(what, "set it on that server, and leave it out here")
     if "address" in mount.settings and not mount.server:
         yield "nfs.address", RefusedError("is for exports of a node of this cluster", "write it into source")
-
-
-def _check_host(host: str) -> Iterator[Fault]:
-    try:
-        check_address(host)
-    except RefusedError as refusal:
-        yield "source", refusal
 
 
 def _check_client(settings: Mapping[str, object]) -> Iterator[Fault]:

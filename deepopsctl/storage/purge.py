@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from deepopsctl.model.storage import NETWORKED, Mount, StorageType
 from deepopsctl.node_programs.services.scratch_purge.settings import DIRECTORY, MODES, holds_homes, root_problem
 from deepopsctl.storage.local import is_directory
 from deepopsctl.storage.nfs import split_source
-from deepopsctl.storage.types import Fault, SharedOption, Site
+from deepopsctl.storage.types import Fault, SharedOption, Site, refused
 from deepopsctl.storage.values import is_below, parse_time
 from deepopsctl.text.answers import texts
 from deepopsctl.text.header import MANAGED_HEADER_FROM_CLUSTER
@@ -142,8 +142,8 @@ def _check(mount: Mount, _site: Site) -> Iterator[Fault]:
     part = mount.parts["purge"]
     mode, mail = str(part.get("mode", "list")), str(part.get("mail", ""))
     warn = str(part.get("warn", DEFAULT_WARN))
-    faults = [*_refused("purge.age", parse_time, str(part["age"]))]
-    faults += _refused("purge.warn", _parse_warn, warn)
+    faults = [*refused("purge.age", parse_time, str(part["age"]))]
+    faults += refused("purge.warn", _parse_warn, warn)
     yield from faults
     if not faults and parse_time(str(part["age"])) < SHORTEST:
         yield "purge.age", RefusedError("is too short: people are away for a week", "write 7d or more")
@@ -217,13 +217,6 @@ def _served(mount: Mount) -> tuple[str, str]:
 
 def _parse_warn(text: str) -> int:
     return 0 if text == "0" else parse_time(text)
-
-
-def _refused(key: str, check: Callable[[str], object], text: str) -> Iterator[Fault]:
-    try:
-        check(text)
-    except RefusedError as refusal:
-        yield key, refusal
 
 
 def _check_exclude(part: Mapping[str, object]) -> Iterator[Fault]:

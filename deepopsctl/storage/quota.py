@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from deepopsctl.model.storage import NETWORKED, Mount, StorageType
 from deepopsctl.storage.nfs import split_source
-from deepopsctl.storage.types import Fault, SharedOption, Site
+from deepopsctl.storage.types import Fault, SharedOption, Site, refused
 from deepopsctl.storage.values import KIB, is_below, parse_count, parse_size, parse_time
 from deepopsctl.text.answers import mapping
 from deepopsctl.text.node_sets import shorten
@@ -161,18 +161,11 @@ def _check(mount: Mount, _site: Site) -> Iterator[Fault]:
             RefusedError(f"{shorten(quota_type)!r} is not a type of quota", suggest(quota_type, list(QuotaType))),
         )
         return
-    yield from _refused("quota.grace", parse_time, str(part.get("grace", DEFAULT_GRACE)))
+    yield from refused("quota.grace", parse_time, str(part.get("grace", DEFAULT_GRACE)))
     yield from _check_limits("quota.default", mapping(part.get("default")))
     yield from _check_users(quota_type, mapping(part.get("users")))
     yield from _check_projects(mount, quota_type, mapping(part.get("projects")))
     yield from _check_place(mount, part)
-
-
-def _refused(key: str, check: Callable[[str], object], text: str) -> Iterator[Fault]:
-    try:
-        check(text)
-    except RefusedError as refusal:
-        yield key, refusal
 
 
 def _check_limits(key: str, settings: Mapping[str, object]) -> Iterator[Fault]:
@@ -180,7 +173,7 @@ def _check_limits(key: str, settings: Mapping[str, object]) -> Iterator[Fault]:
     for name, check in (("space", parse_size), ("files", parse_count)):
         for end in ("", "_soft"):
             text = str(settings.get(name + end, ""))
-            faults += list(_refused(f"{key}.{name}{end}", check, text) if text else ())
+            faults += list(refused(f"{key}.{name}{end}", check, text) if text else ())
     yield from faults
     if faults:
         return

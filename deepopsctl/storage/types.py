@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -12,6 +12,14 @@ from deepopsctl.text.sections import Section
 
 # The key of the entry that is at fault ('' for the entry itself), and what is wrong with it.
 Fault = tuple[str, RefusedError]
+
+
+def refused(key: str, check: Callable[[str], object], text: str) -> Iterator[Fault]:
+    """The fault of a value that `check` refuses."""
+    try:
+        check(text)
+    except RefusedError as refusal:
+        yield key, refusal
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,6 @@ from deepopsctl.monitoring import (
     expected,
     ports,
     problems,
-    systemd_argument,
     targets,
     web_config,
 )
@@ -164,6 +163,12 @@ def monitoring_expected(cluster: Mapping[str, Any], members: Any) -> dict[str, o
     return expected.everything(_cluster_nodes(cluster, members), rules)
 
 
+def systemd_argument(word: str) -> str:
+    """A word of systemd's ExecStart that reaches the program as it is."""
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    return f'"{escaped}"' if any(letter in word for letter in " \t'\";\\") else escaped
+
+
 def _cluster_nodes(cluster: Mapping[str, Any], members: Any) -> list[MonitoredNode]:
     groups_of: dict[str, list[str]] = {}
     for group, names in members.items():
@@ -249,4 +254,4 @@ class FilterModule:
 
     def filters(self) -> dict[str, Any]:
         """Name -> function."""
-        return {**filters_of(globals()), "systemd_argument": systemd_argument.systemd_argument}
+        return filters_of(globals())

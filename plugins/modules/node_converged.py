@@ -35,28 +35,8 @@ RETURN = r"""
 units: {description: The units that were watched., type: list, elements: str, returned: success}
 """
 
-from collections.abc import Sequence
-from typing import Any
-
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
-    record as node_record,
-    services as node_services,
-)
-
-LINES = 5
-
-
-def records_of(component: str, steps: Sequence[str]) -> dict[str, Any]:
-    """{step: its items} of those that have a record here."""
-    records = {step: node_record.load(component, step) for step in steps}
-    return {step: record["items"] for step, record in records.items() if record}
-
-
-def sentence(unit: str, why: str) -> str:
-    """Why a unit does not run, with the last that it has logged."""
-    words = node_services.own_journal_tail(unit, LINES) or node_services.journal_tail(unit, LINES)
-    return f"{unit} {why}" + (f":\n{words}" if words else "")
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import converged as node_converged
 
 
 def main() -> None:
@@ -69,24 +49,13 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    component, excused = module.params["component"], module.params["excused"]
-    records = records_of(component, module.params["steps"]) if not module.check_mode else {}
-    units = {
-        name: step
-        for step, items in records.items()
-        for name, running in items["units"].items()
-        if running and name not in excused
-    }
-    ports = {name: port for items in records.values() for name, port in items.get("ports", {}).items()}
-    problems = node_services.Watch(sorted(units), ports).problems(module.params["timeout"])
-    for step in {units[name] for name in problems}:
-        node_record.save(component, step, "", {})
-    if problems:
-        module.fail_json(
-            msg="\n".join(sentence(name, why) for name, why in problems.items()),
-            hint=f"see `journalctl -u {' -u '.join(problems)}` on the node; the next deploy checks it again",
-        )
-    module.exit_json(changed=False, units=sorted(units))
+    params = module.params
+    steps = [] if module.check_mode else params["steps"]
+    try:
+        units = node_converged.watch(params["component"], steps, params["timeout"], params["excused"])
+    except node_converged.NotConvergedError as error:
+        module.fail_json(msg=str(error), hint=error.hint)
+    module.exit_json(changed=False, units=units)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,11 @@ options:
   directory: {description: Where slurmd stores them., type: path, default: /run/slurm/conf}
   gpus: {description: "The node's GPUs as cluster.yml has them (filter nvidia_expected).", type: dict, default: {}}
   timeout: {description: Seconds to wait., type: int, default: 60}
+  stay_up:
+    description: With O(scope=compute), steps whose units have to stay up; as M(deepopsctl.cluster.node_converged).
+    type: list
+    elements: str
+    default: []
 author: deepopsctl (@deepopsctl)
 """
 
@@ -66,6 +71,7 @@ changes: {description: What was done., type: list, elements: dict, returned: alw
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    converged as node_converged,
     errors as node_errors,
     record as node_record,
 )
@@ -89,6 +95,7 @@ def main() -> None:
             "directory": {"type": "path", "default": "/run/slurm/conf"},
             "gpus": {"type": "dict", "default": {}},
             "timeout": {"type": "int", "default": 60},
+            "stay_up": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,
     )
@@ -98,9 +105,12 @@ def main() -> None:
     try:
         with node_errors.fail_on_error(module.fail_json):
             result = SCOPES[params["scope"]](params)
+            node_converged.watch(params["component"], params["stay_up"], params["timeout"])
     except NotReadyError as error:
         node_record.save(params["component"], params["step"], "", {})
         module.fail_json(msg=str(error), hint=error.hint, changed=bool(error.changes), changes=error.changes)
+    except node_converged.NotConvergedError as error:
+        module.fail_json(msg=str(error), hint=error.hint, changed=bool(result.changes), changes=result.changes)
     module.exit_json(
         changed=bool(result.changes),
         changes=result.changes,

@@ -2,7 +2,7 @@
 
 Recorded on a controller with five nodes of which one never came, two partitions, a third without nodes, two drained
 nodes (one with a reason of two lines), running and pending jobs, a job array and a held job. The pages of 26.05 are
-without their HELP and TYPE.
+without their HELP and TYPE, and without the third partition, of which nothing is asked.
 """
 
 from __future__ import annotations

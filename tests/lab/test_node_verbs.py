@@ -18,6 +18,8 @@ from tests.lab.leaks import Leaks
 BYSTANDER = "gpu01"
 PATIENT_JOB = "until [ -e /tmp/end-of-$SLURM_JOB_ID ]; do sleep 0.5; done"
 GPUS = ("--gpus", "a100:2")
+# requests of waiting jobs, by what they name
+NAMING = (("-p", "short"), ("-C", "big"), ("-p", "gpu"))
 
 
 @pytest.fixture(scope="module")
@@ -174,6 +176,30 @@ def test_waiting_jobs_that_need_a_node_keep_it_from_being_removed(cluster: LabCl
         assert {what for what, job in later.items() if str(job) in text} == later.keys() - {"any"}, text
     assert cluster.node_state("gpu03") in ("idle", "drained")
     assert {cluster.job_state(job) for job in later.values()} == {"PENDING"}
+
+
+def test_waiting_jobs_that_need_a_partition_or_a_feature_keep_it(cluster: LabCluster) -> None:
+    path, before = cluster.directory / "cluster.yml", spec(cluster)
+    short = '\n  - {name: short, nodes: "gpu[01-02]"}\n'
+    whole = before.replace("type: a100, count: 2}}", "type: a100, count: 2}, features: [big]}")
+    whole = whole.replace("\npartitions:\n", f"\npartitions:{short}")
+    path.write_text(whole, encoding="utf-8")
+    cluster.deepopsctl("deploy", "slurm")
+    jobs = {words: cluster.submit("true", "--begin=now+1day", "--mem=100M", *words) for words in NAMING}
+
+    for goes, what in ((short, "-p short"), (", features: [big]", "-C big")):
+        path.write_text(whole.replace(goes, "\n" if goes == short else ""), encoding="utf-8")
+        planned = json.loads(cluster.deepopsctl("plan", "slurm", "--json", ok=False).stdout)
+        deployed = cluster.deepopsctl("deploy", "slurm", ok=False)
+        assert deployed.returncode == 1
+        for text in (planned["plan"], deployed.stderr):
+            assert [" ".join(words) for words, job in jobs.items() if f"{job} (ubuntu)" in text] == [what]
+    path.write_text(whole, encoding="utf-8")
+
+    assert {cluster.job_state(job) for job in jobs.values()} == {"PENDING"}
+    cluster.root("ctl1", "scancel " + " ".join(map(str, jobs.values())))
+    path.write_text(before, encoding="utf-8")
+    cluster.deepopsctl("deploy", "slurm")
 
 
 @pytest.mark.every_change

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from deepopsctl.certificates.authority import Authority
 from deepopsctl.cluster import secrets
 from deepopsctl.monitoring.collectors import OF_EXPORTERS, OF_LOGS
 from tests.lab import slapd
@@ -95,7 +96,7 @@ def test_after_a_new_authority_the_old_one_is_nowhere_and_all_is_scraped(
     rotate(cluster, leaks, "authority")
 
     for path in places:
-        assert len(on_nodes(cluster, path)) == 1
+        assert on_nodes(cluster, path) == {Authority(cluster.secret("cluster_authority")).certificate.strip()}
         assert on_nodes(cluster, path).isdisjoint(before[path])
     cluster.wait_until_up()
     cluster.root(NODE, "logger -t rotated still heard")

@@ -11,10 +11,10 @@ from deepopsctl.cli.options import (
     ComponentsCommand,
     components_argument,
     connection_options,
+    duration_option,
     hold_waiting_option,
     json_option,
     limit_option,
-    seconds,
 )
 
 
@@ -29,7 +29,7 @@ from deepopsctl.cli.options import (
 @click.option("--break-lock", is_flag=True, help="Ignore the lock of another control machine that has died.")
 @click.option("--replace-newer", is_flag=True, help="Apply this cluster.yml even if a newer one is deployed.")
 @hold_waiting_option
-@click.option("--timeout", callback=seconds, default="0", metavar="DURATION", help="Stop after this time: 90s, 2h.")
+@duration_option("0", "Stop after this time: 90s, 2h.")
 @click.option("--forks", type=click.IntRange(1, 10_000), help="Nodes in parallel.  [default: by cores, 25 to 100]")
 @click.option(
     "--keep-runs",

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from deepopsctl.cli.main import Settings
 from deepopsctl.cli.options import (
-    confirm_option,
     connection_options,
+    duration_option,
     hold_waiting_option,
     json_option,
     names_nodes,
-    seconds,
     sudo_option,
+    together,
+    workflow_options,
     yes_option,
 )
 
@@ -26,39 +27,24 @@ if TYPE_CHECKING:
     from deepopsctl.slurm.state import SlurmJob
 
 
-F = TypeVar("F", bound=Callable[..., object])
-
-
-_wait_option = click.option(
-    "--timeout", callback=seconds, default="1h", show_default=True, metavar="DURATION",
-    help="How long to wait for running jobs: 90s, 30m, 2h, 1d.",
-)  # fmt: skip
-
-
+_wait_option = duration_option("1h", "How long to wait for running jobs: 90s, 30m, 2h, 1d.")
 # longer ones are not read
 LONGEST_REASON = 500
 nodes_argument = click.argument("nodes", nargs=-1, required=True, callback=names_nodes, metavar="NODES...")
-
-
-def _login_options(function: F) -> F:
-    """Options of the first login to a new node."""
-    for option in (
-        click.option(
-            "--identity",
-            type=click.Path(path_type=Path, dir_okay=False, exists=True),
-            help="A private key that can log in already.  [default: your own keys and agent]",
-        ),
-        click.option(
-            "--password-file",
-            type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
-            help="Read the SSH password from the first line of this file (0600), - for stdin.",
-        ),
-        click.option(
-            "-k", "--ask-pass", is_flag=True, help="Ask for the SSH password at once, even if a key might work."
-        ),
-    ):
-        function = option(function)
-    return function
+# of the first login to a new node
+_login_options = together(
+    click.option("-k", "--ask-pass", is_flag=True, help="Ask for the SSH password at once, even if a key might work."),
+    click.option(
+        "--password-file",
+        type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
+        help="Read the SSH password from the first line of this file (0600), - for stdin.",
+    ),
+    click.option(
+        "--identity",
+        type=click.Path(path_type=Path, dir_okay=False, exists=True),
+        help="A private key that can log in already.  [default: your own keys and agent]",
+    ),
+)
 
 
 def _one_line(reason: str) -> str:
@@ -102,10 +88,7 @@ def add(settings: Settings, /, names: str, *, as_json: bool, **options: Any) -> 
 @_wait_option
 @click.option("--force", is_flag=True, help="Cancel running jobs instead of waiting for them.")
 @hold_waiting_option
-@sudo_option
-@yes_option
-@confirm_option
-@json_option
+@workflow_options
 @click.pass_obj
 def remove(settings: Settings, /, names: str, *, as_json: bool, **options: Any) -> int:
     """Remove nodes: drain, wait for their jobs, stop the services, remove them from all configuration.
@@ -128,10 +111,7 @@ def remove(settings: Settings, /, names: str, *, as_json: bool, **options: Any) 
 @_wait_option
 @hold_waiting_option
 @_login_options
-@sudo_option
-@yes_option
-@confirm_option
-@json_option
+@workflow_options
 @click.pass_obj
 def replace(settings: Settings, /, name: str, *, as_json: bool, **options: Any) -> int:
     """Replace the hardware behind a node name: new host key, hardware detected again, deploy, validate, then jobs."""
@@ -147,18 +127,12 @@ def replace(settings: Settings, /, name: str, *, as_json: bool, **options: Any) 
 @nodes_argument
 @click.option("--reason", default="", metavar="TEXT", help="Shown by Slurm after `deepopsctl: node reboot`.")
 @click.option("--wait", is_flag=True, help="Wait until the nodes are back, and validate them before they take jobs.")
-@click.option(
-    "--timeout", callback=seconds, default="1d", show_default=True, metavar="DURATION",
-    help="With --wait: how long to wait for running jobs and for the nodes.",
-)  # fmt: skip
+@duration_option("1d", "With --wait: how long to wait for running jobs and for the nodes.")
 @click.option(
     "--max-down", type=click.IntRange(1), metavar="NUMBER",
     help="With --wait: how many of NODES may be out of service at once.  [default: all]",
 )  # fmt: skip
-@sudo_option
-@yes_option
-@confirm_option
-@json_option
+@workflow_options
 @click.pass_obj
 def reboot(settings: Settings, /, nodes: tuple[str, ...], *, as_json: bool, **options: Any) -> int:
     """Reboot NODES when their jobs have ended; no job is ended, and no new one starts before.
@@ -194,13 +168,7 @@ for member_verb in (add, remove, replace, reboot):
     "--reason", required=True, metavar="TEXT", help="Drain reason, shown by Slurm with the prefix `deepopsctl: `."
 )
 @click.option("--wait", is_flag=True, help="Wait until no job runs on the nodes.")
-@click.option(
-    "--timeout",
-    callback=seconds,
-    default="0",
-    metavar="DURATION",
-    help="With --wait: stop waiting after this time (90s, 2h); the nodes stay drained.",
-)
+@duration_option("0", "With --wait: stop waiting after this time (90s, 2h); the nodes stay drained.")
 @connection_options
 @json_option
 @click.pass_obj

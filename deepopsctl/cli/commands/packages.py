@@ -61,6 +61,7 @@ def build(settings: Settings, /, name: str, *, as_json: bool, **options: Any) ->
     has `slurm_install: repository`.
     """
     from deepopsctl.cluster.directory import ClusterDir
+    from deepopsctl.lab.image import own_mirror
     from deepopsctl.lifecycle.package_build import BuildRequest, BuildStore, default_features
     from deepopsctl.lifecycle.package_repository import PackageRepository
 
@@ -70,7 +71,7 @@ def build(settings: Settings, /, name: str, *, as_json: bool, **options: Any) ->
     source = _source(name, options, store)
     info(f"{source.name} {source.version}" + (f" of {source.suite}" if source.suite else ""))
     features = default_features(source.name, options["without"])
-    request = BuildRequest(source, options["system"], host.architecture(), options["mirror"] or _mirror(), features)
+    request = BuildRequest(source, options["system"], host.architecture(), options["mirror"] or own_mirror(), features)
     made, is_new = store.build(request, host, info)
     info(f"built {made.text('version')}" if is_new else f"{made.text('version')} is built already, of the same inputs")
     suite, changed = PackageRepository(directory).publish(made)
@@ -180,12 +181,6 @@ def _source(name: str, options: dict[str, Any], store: BuildStore) -> Source:
     if options["packaging"]:
         packaging = package_sources.file_with_checksum("--packaging", options["packaging"], options["packaging_sha256"])
     return package_sources.source_from_tarball(name, options["release"], tarball, packaging)
-
-
-def _mirror() -> str:
-    from deepopsctl.lab.image import own_mirror
-
-    return own_mirror()
 
 
 def _row(made: Build) -> dict[str, object]:

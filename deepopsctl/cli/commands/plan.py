@@ -11,9 +11,9 @@ from deepopsctl.cli.options import (
     ComponentsCommand,
     components_argument,
     connection_options,
+    duration_option,
     json_option,
     limit_option,
-    seconds,
 )
 
 
@@ -24,7 +24,7 @@ from deepopsctl.cli.options import (
 @click.option("--exit-code", is_flag=True, help="Exit with 1 if anything would change, as git diff does.")
 @click.option("-e", "--extra-vars", multiple=True, metavar="KEY=VALUE|@FILE", help="Set a variable, as in Ansible.")
 @click.option("--full", is_flag=True, help="Check everything, even where nothing changed since the last deploy.")
-@click.option("--timeout", callback=seconds, default="0", metavar="DURATION", help="Stop after this time: 90s, 2h.")
+@duration_option("0", "Stop after this time: 90s, 2h.")
 @click.option("--forks", type=click.IntRange(1, 10_000), help="Nodes in parallel.  [default: by cores, 25 to 100]")
 @connection_options
 @json_option

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from deepopsctl.cli.main import Settings
-from deepopsctl.cli.options import confirm_option, json_option, sudo_option, yes_option
+from deepopsctl.cli.options import workflow_options
 
 
 @click.command()
@@ -18,10 +18,7 @@ from deepopsctl.cli.options import confirm_option, json_option, sudo_option, yes
     help="Restore only slurmctld's state, or only the accounting database, as the other was not lost; or the data of "
     "Prometheus and Grafana.",
 )
-@sudo_option
-@yes_option
-@confirm_option
-@json_option
+@workflow_options
 @click.pass_obj
 def restore(settings: Settings, /, *, snapshot: str, only: str | None, as_json: bool, **options: Any) -> int:
     """Restore SNAPSHOT (default: the newest) onto a controller that has neither state nor accounting.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deepopsctl.cli.main import Settings
-from deepopsctl.cli.options import confirm_option, json_option, sudo_option, yes_option
+from deepopsctl.cli.options import workflow_options
 
 if TYPE_CHECKING:
     from deepopsctl.cluster.directory import ClusterDir
@@ -40,10 +40,7 @@ def secrets() -> None:
     "--password-file", type=click.Path(path_type=Path), metavar="FILE",
     help="bind-password: what the directory service has already, on the first line.",
 )  # fmt: skip
-@sudo_option
-@yes_option
-@confirm_option
-@json_option
+@workflow_options
 @click.pass_obj
 def rotate(settings: Settings, /, what: tuple[str, ...], *, as_json: bool, **options: Any) -> int:
     """Replace the munge key and the password of the accounting database; or SECRET alone.

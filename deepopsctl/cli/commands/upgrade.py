@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
 from deepopsctl.cli.main import Settings
-from deepopsctl.cli.options import confirm_option, json_option, limit_option, seconds, sudo_option, yes_option
+from deepopsctl.cli.options import duration_option, limit_option, together, workflow_options
 
 if TYPE_CHECKING:
     from deepopsctl.lifecycle.pace import Pace
-
-F = TypeVar("F", bound=Callable[..., object])
 
 
 class _Planned(Protocol):
@@ -32,24 +30,18 @@ failed_option = click.option(
 plan_option = click.option("--plan", "only_plan", is_flag=True, help="Show what would be done, and change nothing.")
 
 
-def _pace_options(function: F) -> F:
-    """Options of upgrades that wait for jobs."""
-    for option in (
-        click.option(
-            "--window", default="", metavar="HOURS",
-            help='Take nodes out of service only then: "Sat 02:00-06:00", "Mon-Fri 22:00-05:00"; local time.',
-        ),
-        click.option(
-            "--timeout", "timeout_s", callback=seconds, default="1d", show_default=True, metavar="DURATION",
-            help="How long to wait for running jobs: 90s, 30m, 2h, 1d.",
-        ),
-        failed_option,
-        batch_option,
-        limit_option,
-        plan_option,
-    ):  # fmt: skip
-        function = option(function)
-    return function
+# of upgrades that wait for jobs
+_pace_options = together(
+    plan_option,
+    limit_option,
+    batch_option,
+    failed_option,
+    duration_option("1d", "How long to wait for running jobs: 90s, 30m, 2h, 1d."),
+    click.option(
+        "--window", default="", metavar="HOURS",
+        help='Take nodes out of service only then: "Sat 02:00-06:00", "Mon-Fri 22:00-05:00"; local time.',
+    ),
+)  # fmt: skip
 
 
 @click.group()
@@ -66,14 +58,8 @@ def upgrade() -> None:
 @click.option(
     "--without", multiple=True, metavar="PLUGIN", help="Upgrade though the packages lack this plugin (mpi_pmix)."
 )
-@click.option(
-    "--timeout", "timeout_s", callback=seconds, default="1d", show_default=True, metavar="DURATION",
-    help="How long to wait for jobs with --drain.",
-)  # fmt: skip
-@sudo_option
-@yes_option
-@confirm_option
-@json_option
+@duration_option("1d", "How long to wait for jobs with --drain.")
+@workflow_options
 @click.pass_obj
 def slurm(
     settings: Settings,
@@ -84,7 +70,7 @@ def slurm(
     batch: str,
     max_failed: int | None,
     drain: bool,
-    timeout_s: int,
+    timeout: int,
     without: tuple[str, ...],
     as_json: bool,
     **options: Any,
@@ -102,7 +88,7 @@ def slurm(
     from deepopsctl.lifecycle.upgrade_slurm import plan_upgrade, upgrade_slurm
 
     batch_size(batch, 1)
-    wanted = Wanted(release, batch, max_failed, drain, timeout_s, without)
+    wanted = Wanted(release, batch, max_failed, drain, timeout, without)
     console, directory, base = open_console(settings, "upgrade-slurm", options)
     if only_plan:
         plan = plan_upgrade(directory, wanted, base)
@@ -113,10 +99,7 @@ def slurm(
 
 @upgrade.command("os", short_help="Upgrade the packages of the nodes, and reboot where that is needed.")
 @_pace_options
-@sudo_option
-@yes_option
-@confirm_option
-@json_option
+@workflow_options
 @click.pass_obj
 def operating_system(settings: Settings, /, *, only_plan: bool, as_json: bool, **options: Any) -> int:
     """Upgrade the packages of the nodes: compute nodes when no job is there, idle ones first; then the others.
@@ -141,10 +124,7 @@ def operating_system(settings: Settings, /, *, only_plan: bool, as_json: bool, *
 @upgrade.command(short_help="Take the nodes with GPUs to another branch of the driver.")
 @click.option("--to", "branch", required=True, metavar="BRANCH", help="Branch of the driver: 580.")
 @_pace_options
-@sudo_option
-@yes_option
-@confirm_option
-@json_option
+@workflow_options
 @click.pass_obj
 def nvidia(settings: Settings, /, *, branch: str, only_plan: bool, as_json: bool, **options: Any) -> int:
     """Take nodes with GPUs to another BRANCH of the driver when no job is there, idle ones first.
@@ -172,7 +152,7 @@ def _pace(options: Mapping[str, Any]) -> Pace:
 
     batch_size(options["batch"], 1)
     window = parse_window(options["window"]) if options["window"] else None
-    return Pace(options["batch"], options["max_failed"], options["timeout_s"], window)
+    return Pace(options["batch"], options["max_failed"], options["timeout"], window)
 
 
 def _show_plan(command: str, plan: _Planned, lines: Iterable[str], *, ok: bool, as_json: bool) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from deepopsctl.checks.suites import BURNIN, EXPLICIT, SUITES
 from deepopsctl.cli.main import Settings
-from deepopsctl.cli.options import connection_options, json_option, limit_option, seconds
+from deepopsctl.cli.options import connection_options, duration_option, json_option, limit_option, seconds, together
 from deepopsctl.cli.output import emit_json, info
 
 if TYPE_CHECKING:
@@ -22,25 +22,27 @@ if TYPE_CHECKING:
     from deepopsctl.validation.result import Validation
 
 
-F = TypeVar("F", bound=Callable[..., object])
 # a shorter load tests nothing; a longer one exceeds the time limits of partitions
 _USUAL, _SHORTEST_S, _LONGEST_S = "10m", 10, 7 * 86_400
 
 _file_option = click.Path(path_type=Path, dir_okay=False, writable=True)
 
 
-def burnin_options(function: F) -> F:
-    """Options of the burn-in."""
-    for option in (
-        click.option("--qos", default="", metavar="QOS", help="burnin: QOS of its jobs, preferably preemptible."),
-        click.option("--partition", default="", metavar="NAME", help="burnin: run in this partition."),
-        click.option(
-            "--duration", default=_USUAL, show_default=True, callback=_duration, metavar="TIME",
-            help="burnin: load each node for this time (90s, 10m, 2h).",
-        ),
-    ):  # fmt: skip
-        function = option(function)
-    return function
+def _duration(ctx: click.Context, param: click.Parameter, text: str) -> int:
+    duration = int(seconds(ctx, param, text))
+    if not _SHORTEST_S <= duration <= _LONGEST_S:
+        raise click.BadParameter(f"{text}: a burn-in takes 10s to 7d", ctx, param)
+    return duration
+
+
+burnin_options = together(
+    click.option(
+        "--duration", default=_USUAL, show_default=True, callback=_duration, metavar="TIME",
+        help="burnin: load each node for this time (90s, 10m, 2h).",
+    ),
+    click.option("--partition", default="", metavar="NAME", help="burnin: run in this partition."),
+    click.option("--qos", default="", metavar="QOS", help="burnin: QOS of its jobs, preferably preemptible."),
+)  # fmt: skip
 
 
 def burn_in_request(ctx: click.Context, wanted: tuple[str, ...], options: Mapping[str, Any]) -> Burnin | None:
@@ -72,13 +74,6 @@ def finish_burn_in(outcome: RunOutcome, request: RunRequest, burnin: Burnin | No
         )
 
 
-def _duration(ctx: click.Context, param: click.Parameter, text: str) -> int:
-    duration = int(seconds(ctx, param, text))
-    if not _SHORTEST_S <= duration <= _LONGEST_S:
-        raise click.BadParameter(f"{text}: a burn-in takes 10s to 7d", ctx, param)
-    return duration
-
-
 @click.command()
 @click.argument("suites", nargs=-1, type=click.Choice((*SUITES, "all", *EXPLICIT)), metavar="[SUITE]...")
 @limit_option
@@ -88,7 +83,7 @@ def _duration(ctx: click.Context, param: click.Parameter, text: str) -> int:
     "--with-libraries", is_flag=True, help="gpu: install cuBLAS and NCCL on the GPU nodes and measure with them."
 )
 @click.option("--remove-libraries", is_flag=True, help="gpu: remove cuBLAS and NCCL from the GPU nodes first.")
-@click.option("--timeout", callback=seconds, default="0", metavar="DURATION", help="Stop after this time: 90s, 2h.")
+@duration_option("0", "Stop after this time: 90s, 2h.")
 @burnin_options
 @connection_options
 @json_option

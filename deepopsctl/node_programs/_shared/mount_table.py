@@ -1,4 +1,4 @@
-"""What is mounted on this node, as the kernel has it. Pure functions over the text of /proc/self/mountinfo."""
+"""What is mounted on this node, as the kernel has it in /proc/self/mountinfo."""
 
 from __future__ import annotations
 
@@ -49,6 +49,12 @@ def on_top(mounted: Sequence[Mounted], path: str) -> Mounted | None:
     """What one sees at a path; a trigger of automount that nothing followed counts as nothing."""
     here = [entry for entry in mounted if entry.path == path]
     return here[-1] if here and here[-1].type != AUTOFS else None
+
+
+def mounted_type(path: str, table: str = TABLE) -> str:
+    """The type of the file system that is mounted at exactly this path; '' for none."""
+    mount = on_top(read(table), path)
+    return mount.type if mount else ""
 
 
 def around(mounted: Sequence[Mounted], path: str) -> Mounted | None:

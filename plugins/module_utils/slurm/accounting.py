@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import slurm_output
+
 TRES, COUNT, TIME, SECONDS, FACTOR, WORDS, WORD = "tres", "count", "time", "seconds", "factor", "words", "word"
 
 # Column of `sacctmgr show` -> (form of its value, option of `sacctmgr add` and `modify`, the value that unsets it).
@@ -86,35 +88,14 @@ UNSET = {
     ("GraceTime", "0"),
     ("UsageFactor", "1"),
 }
-_SIZES = {"K": 1.0 / 1024, "M": 1, "G": 1024, "T": 1024**2, "P": 1024**3}
-
-
-def minutes(text: str) -> int:
-    """A time of Slurm's in minutes, rounded up as Slurm does: `90`, `1:30:00`, `1-12`, `90:30`."""
-    days, dash, rest = text.rpartition("-")
-    parts = [int(part) for part in rest.split(":")]
-    if dash:
-        hours, mins, seconds = (parts + [0, 0])[:3]
-    elif len(parts) == 3:
-        hours, mins, seconds = parts
-    else:
-        hours, (mins, seconds) = 0, (parts + [0])[:2]
-    return (int(days or 0) * 24 + hours) * 60 + mins + (seconds > 0)
-
-
-def seconds(text: str) -> int:
-    """A time in seconds: `60` and `00:01:00`."""
-    if text.isdigit():
-        return int(text)
-    days, _dash, rest = text.rpartition("-")
-    hours, mins, secs = (int(part) for part in rest.split(":"))
-    return ((int(days or 0) * 24 + hours) * 60 + mins) * 60 + secs
 
 
 def megabytes(text: str) -> str:
     """An amount of memory in MiB: `2000`, `1T`, `500G`."""
-    number, unit = (text[:-1], text[-1].upper()) if text[-1].isalpha() else (text, "M")
-    return str(round(float(number) * _SIZES.get(unit, 1)))
+    amount = slurm_output.size(text.upper(), "M")
+    if amount is None:
+        raise ValueError(f"no amount of memory: {text}")
+    return str(round(amount / 1024**2))
 
 
 def normal(column: str, form: str, text: str) -> dict[str, str]:
@@ -130,9 +111,9 @@ def normal(column: str, form: str, text: str) -> dict[str, str]:
             if amount != "-1"
         }
     if form == TIME:
-        value = str(minutes(text))
+        value = str(slurm_output.minutes(text))
     elif form == SECONDS:
-        value = str(seconds(text))
+        value = text if text.isdigit() else str(int(slurm_output.seconds(text) or 0))
     elif form == FACTOR:
         value = f"{float(text):g}"
     elif form == WORDS:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import posixpath
 from fnmatch import fnmatchcase
-from glob import glob
-from os.path import realpath
 
 # The programs around jobs, each with its pieces; what node programs are made of.
 JOB_PROGRAMS = "/etc/slurm/deepops"
@@ -30,11 +28,6 @@ def own_among(value: object) -> str:
     """The first of a setting's values (`/a,/b`, a list) that is deepopsctl's own program; '' for none."""
     words = [str(word) for word in value] if isinstance(value, (list, tuple)) else str(value).split(",")
     return next((word.strip() for word in words if word.strip().startswith("/") and is_own(word)), "")
-
-
-def calls_own(pattern: str) -> bool:
-    """On a node: whether a path or pattern leads to a program of deepopsctl's own, also through links."""
-    return is_own(pattern) or any(is_own(realpath(path)) for path in [pattern, *glob(pattern)])
 
 
 def _matches(parts: list[str], path: str) -> bool:

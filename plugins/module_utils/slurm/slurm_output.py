@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, Mapping
 
+from . import slurm_words
 from .hostlist import expand
 
 # for squeue. No text of a user's: a job's name may have line ends and bars in it, and would be read as more jobs.
@@ -20,7 +21,6 @@ _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40, "P": 50}
 _SIZE = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,9})?)([KMGTP]?)i?B?")
 _GPU = re.compile(r"gpu(?::(?![0-9]+(?:\(|$))([^:(,]+))?(?::([0-9]+))?(?:\([^)]*\))?")
 _TIME = re.compile(r"(?:([0-9]{1,6})-)?(?:([0-9]{1,6}):)?([0-9]{1,6}):([0-9]{1,2}(?:\.[0-9]{1,9})?)")
-_LIMIT = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
 
 
 class UnreadableError(ValueError):
@@ -167,14 +167,9 @@ def minutes(text: str) -> int | None:
     value = text.strip()
     if value.upper() in ("", "UNLIMITED", "INFINITE", "NOT_SET", "NONE"):
         return None
-    match = _LIMIT.fullmatch(value)
-    if not match:
+    total = slurm_words.seconds(value)
+    if total is None:
         raise ValueError(f"no time: {text}")
-    days, first, second, third = (int(part) if part is not None else None for part in match.groups())
-    # `2-12` has hours behind the days, `12:30` minutes and seconds
-    if days is None and third is None:
-        days, first, second, third = 0, 0, first, second
-    total = (days or 0) * 86400 + (first or 0) * 3600 + (second or 0) * 60 + (third or 0)
     return -(-total // 60)
 
 

@@ -235,3 +235,34 @@ class TestOutputs:
     def test_a_command_that_hangs_or_is_not_there_says_so(self) -> None:
         assert slurm.run_merged(["sleep", "60"], seconds=1) == (124, "no answer within 1 s")
         assert slurm.run_merged(["/nonexistent/scontrol"])[0] == 127
+
+
+@pytest.mark.usefixtures("state")
+def test_a_node_whose_unit_does_not_stay_up_is_not_done_and_does_that_step_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In the call that verifies slurmd: it is the last one for a node that only runs jobs."""
+    module, converged, record = (
+        nodeside.plugin("modules", "slurm_verify"), nodeside.load("node.converged"), nodeside.load("node.record"),
+    )  # fmt: skip
+    for step, unit in (("common", "munge.service"), ("slurmd", "slurmd.service")):
+        record.save("slurm", step, "d", record.items(units={unit: True}))
+    watched: list[tuple[str, ...]] = []
+
+    class Watch:
+        def __init__(self, names: list[str], _ports: object) -> None:
+            watched.append(tuple(names))
+
+        def problems(self, _seconds: float) -> dict[str, str]:
+            return {"munge.service": "does not stay up"}
+
+    monkeypatch.setattr(converged.node_services, "Watch", Watch)
+    monkeypatch.setattr(converged.node_services, "own_journal_tail", lambda *_: "its last words")
+    monkeypatch.setitem(module.SCOPES, "compute", lambda _params: slurm.Ready([], {}, "24.11.5", "", []))
+    params = {"component": "slurm", "step": "converged", "scope": "compute", "stay_up": ["common", "slurmd"]}
+
+    with pytest.raises(nodeside.FailedError, match=r"munge\.service does not stay up:\nits last words"):
+        nodeside.Call(params).run(module)
+
+    assert watched == [("munge.service", "slurmd.service")]
+    assert [step for step in ("common", "slurmd") if record.load("slurm", step)] == ["slurmd"]

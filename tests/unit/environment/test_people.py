@@ -174,9 +174,8 @@ def test_what_is_no_plain_public_key_is_refused(key: str, refused: str) -> None:
         values.check_public_key(key)
 
 
-def test_the_next_id_skips_those_that_are_taken_and_those_of_systemd() -> None:
-    assert values.next_id({60001, 60002}, 60001) == 60003
-    assert values.next_id(frozenset(), 61184) == 65536
+def test_no_id_of_systemds_is_given_to_anybody() -> None:
+    assert next(values.free_ids(61184, range(0))) == 65536
 
 
 def test_a_group_is_open_from_its_start_until_the_day_before_its_end() -> None:

@@ -96,7 +96,7 @@ def test_what_ansible_asked_is_asked_again_with_the_digest_of_this_run(directory
 @pytest.mark.parametrize(
     "fields",
     [
-        {"full": True}, {"tags": "slurm"}, {"verbosity": 3}, {"ssh_password": "x"}, {"become_password": ""},
+        {"full": True}, {"tags": "slurm"}, {"verbosity": 3}, {"ssh_password": "x"},
         {"limit": "slurm_compute"}, {"limit": "gpu*"}, {"inventory": "all: {}"},
         {"user_vars": ({"ansible_port": 2222},)}, {"more": ("validate/smoke",)},
     ],

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
-from deepopsctl.node_programs._shared.own_programs import HEALTH_CHECK, JOB_PROGRAMS, calls_own, is_own
+from deepopsctl.node_programs._shared.own_programs import HEALTH_CHECK, JOB_PROGRAMS, is_own
 from deepopsctl.slurm.conf import owned_keys_in
 from deepopsctl.storage import purge, snapshots
 from tests.support.paths import ROOT
@@ -54,17 +53,6 @@ def test_every_program_that_roles_install_is_known() -> None:
 
     assert len(named) > 20
     assert [path for path in sorted(named | programs) if not is_own(path)] == []
-
-
-def test_a_link_on_a_node_leads_there_too(tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to("/etc/slurm/deepops/prolog")
-    (tmp_path / "directory").symlink_to("/etc/slurm/deepops")
-    (tmp_path / "site").write_text("")
-
-    leads = [f"{tmp_path}/link", f"{tmp_path}/l*", f"{tmp_path}/directory/prolog", f"{tmp_path}/*"]
-    assert [path for path in leads if not calls_own(path)] == []
-    assert not calls_own(f"{tmp_path}/site")
-    assert not calls_own(f"{tmp_path}/s*")
 
 
 @pytest.mark.parametrize("key", ["Prolog", "EPILOG", "TaskProlog", "HealthCheckProgram", "SlurmctldPrimaryOnProg"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -164,6 +165,17 @@ class TestFindings:
         # from cluster.yml and hardware.yml
         assert (result.nodes[1].gpus, result.nodes[1].cpus) == (Amount(None, 2), Amount(None, 8))
 
+    def test_a_controller_that_was_lost_is_restored_first(self) -> None:
+        answer = {"installed": False, "controller_up": False, "error": "scontrol is not installed"}
+
+        result = status(outcome({"ctl1": NEVER, "gpu01": {"stale": ["slurmd"]}}, answer))
+
+        assert (kinds(result)[0], result.exit_code) == (("problem", "ctl1"), ExitCode.FAILED)
+        assert result.findings[0].message == "it has nothing of a controller, and nodes have its Slurm"
+        assert {finding.hint.partition("`")[2].partition("`")[0] for finding in result.findings} == {
+            "deepopsctl restore"
+        }
+
     def test_an_upgrade_that_is_under_way_is_a_note_with_the_command_that_goes_on(self) -> None:
         upgrade = {"from": "24.11", "to": "26.05", "phase": "nodes", "since": "2026-11-25 22:00 UTC"}
 
@@ -199,13 +211,13 @@ class TestFindings:
         options = outcome({"gpu02": {"stale": ["slurmd"]}}, answer)
         facts = options.summary.results[0].data["node"]
         assert isinstance(facts, dict)
-        facts.update(more)
+        facts.update({"backup": {"configured": True}, **more})
 
         findings = status(options).findings
 
         assert findings[0].hint == f"{command} continues with it"
         assert len(findings) > 1
-        assert not [each.hint for each in findings if "deepopsctl deploy" in each.hint or "resume" in each.hint]
+        assert not [each.hint for each in findings if re.search("deepopsctl deploy|resume|backup run", each.hint)]
 
     @pytest.mark.parametrize(
         ("entry", "message", "hint"),
@@ -576,6 +588,21 @@ class TestLastRuns:
         assert [finding.message for finding in result.findings] == (
             [f"the last deploy (20260301-090000-deploy) did not end well: {verdict} on gpu01: no room"] if code else []
         )
+
+    @pytest.mark.parametrize(
+        ("command", "verdict", "count"),
+        [("restore", "ok", 0), ("restore", "failed", 1), ("upgrade-os", "ok", 1), ("node-add", "ok", 1)],
+    )
+    def test_a_restore_settles_a_deploy_that_was_refused_before_it(
+        self, tmp_path: Path, command: str, verdict: str, count: int
+    ) -> None:
+        for name, ended in (("20260301-090000-deploy", "failed"), (f"20260301-100000-{command}", verdict)):
+            run = self.run(tmp_path, name, timedelta(hours=3))
+            (run / "summary.json").write_text(json.dumps({"verdict": ended, "hosts": {}, "failures": []}))
+
+        result = examine(outcome(), CLUSTER, HARDWARE, last_runs(Workspace(tmp_path)))
+
+        assert len(result.findings) == count
 
     def test_a_deploy_that_was_killed_is_a_problem_and_one_that_runs_is_none(self, tmp_path: Path) -> None:
         deploy = self.run(tmp_path, "20260301-090000-deploy", timedelta(hours=3), pid=os.getpid())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ..._shared import deployed, settings
@@ -21,55 +22,14 @@ def main(request: Request) -> Result:
         raise SystemExit(str(error)) from error
 
 
-def _fetch(request: Request) -> Result:
-    sets = restore.fetch(settings.load(CONFIG), request["snapshot"], request["parts"])
-    return {"deepops": {"restored": sets}}
-
-
-def _accounting(request: Request) -> Result:
-    return {"changed": restore.put_accounting(request["database"])}
-
-
-def _missing(request: Request) -> Result:
-    return {"missing": restore.is_missing(request["state_directory"], request["mount"])}
-
-
-def _stop(_request: Request) -> Result:
-    return {"changed": restore.stop_slurmctld()}
-
-
-def _state(request: Request) -> Result:
-    return {"changed": restore.put_state(request["state_directory"], request["user"], request["living"])}
-
-
-def _reconcile(request: Request) -> Result:
-    return {"deepops": {"reconciled": restore.reconcile(float(request["timeout"]), request["jobs_on"])}}
-
-
-def _end(_request: Request) -> Result:
-    return {"changed": restore.end()}
-
-
 def _monitoring(request: Request) -> Result:
     """All of it at once: Slurm does not wait for it."""
     done = restore.put_monitoring(settings.load(MONITORING_CONFIG), request["snapshot"])
     return {"changed": any(done.values()), "deepops": {"restored": done}}
 
 
-def _forget(_request: Request) -> Result:
-    return {"changed": restore.forget()}
-
-
-def _add_password(request: Request) -> Result:
-    return {"changed": Repository(settings.load(_config(request))).add_password(request["password"])}
-
-
-def _drop_passwords(request: Request) -> Result:
-    return {"changed": Repository(settings.load(_config(request))).drop_other_passwords()}
-
-
-def _config(request: Request) -> str:
-    return MONITORING_CONFIG if request["monitoring"] else CONFIG
+def _repository(request: Request) -> Repository:
+    return Repository(settings.load(MONITORING_CONFIG if request["monitoring"] else CONFIG))
 
 
 def _begun(_request: Request) -> Result:
@@ -82,18 +42,24 @@ def _jobs(_request: Request) -> Result:
     return {"jobs": jobs, "deepops": {"living": jobs, "components": deployed.components()}}
 
 
-_PHASES = {
-    "fetch": _fetch,
-    "accounting": _accounting,
-    "missing": _missing,
-    "stop": _stop,
-    "state": _state,
+_PHASES: dict[str, Callable[[Request], Result]] = {
+    "fetch": lambda request: {
+        "deepops": {"restored": restore.fetch(settings.load(CONFIG), request["snapshot"], request["parts"])}
+    },
+    "accounting": lambda request: {"changed": restore.put_accounting(request["database"])},
+    "missing": lambda request: {"missing": restore.is_missing(request["state_directory"], request["mount"])},
+    "stop": lambda _: {"changed": restore.stop_slurmctld()},
+    "state": lambda request: {
+        "changed": restore.put_state(request["state_directory"], request["user"], request["living"])
+    },
     "jobs": _jobs,
-    "reconcile": _reconcile,
-    "end": _end,
+    "reconcile": lambda request: {
+        "deepops": {"reconciled": restore.reconcile(float(request["timeout"]), request["jobs_on"])}
+    },
+    "end": lambda _: {"changed": restore.end()},
     "begun": _begun,
-    "forget": _forget,
+    "forget": lambda _: {"changed": restore.forget()},
     "monitoring": _monitoring,
-    "add password": _add_password,
-    "drop passwords": _drop_passwords,
+    "add password": lambda request: {"changed": _repository(request).add_password(request["password"])},
+    "drop passwords": lambda request: {"changed": _repository(request).drop_other_passwords()},
 }

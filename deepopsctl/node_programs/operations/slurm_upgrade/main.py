@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from ..._shared.slurm_client import NoAnswerError
@@ -22,45 +23,9 @@ def main(request: Request) -> Result:
         raise SystemExit(str(error)) from error
 
 
-def _query(request: Request) -> Result:
-    return {"deepops": {"upgrade": query.query(controller=request["controller"], database=request["database"])}}
-
-
-def _record(request: Request) -> Result:
-    """Merge values into the record; without any, the upgrade has ended."""
-    return {"changed": record.update(request["values"]) if request["values"] else record.end()}
-
-
 def _prepare(request: Request) -> Result:
     transaction.prepare(request["packages"], keep=request["keep"])
     return {"changed": False}
-
-
-def _simulate(request: Request) -> Result:
-    """Why apt could not install the packages, '' where it could."""
-    return {"deepops": {"not_installable": transaction.obstacle(request["packages"], request["index"])}}
-
-
-def _withdraw(_request: Request) -> Result:
-    return {"changed": transaction.withdraw()}
-
-
-def _save(request: Request) -> Result:
-    return {"changed": copies.save(request)}
-
-
-def _backups(_request: Request) -> Result:
-    return {"changed": copies.backups_go_on()}
-
-
-def _going(request: Request) -> Result:
-    """Before something that going back has to undo."""
-    return {"changed": copies.mark(request["step"])}
-
-
-def _converting(_request: Request) -> Result:
-    """Whether the new slurmdbd was started, and runs."""
-    return {"deepops": {"converting": copies.is_marked(ACCOUNTING) and daemons.runs("slurmdbd.service")}}
 
 
 def _accounting(request: Request) -> Result:
@@ -98,15 +63,6 @@ def _controller(request: Request) -> Result:
     return {"changed": False}
 
 
-def _timeouts(request: Request) -> Result:
-    return {"changed": copies.raise_timeouts(request["least"])}
-
-
-def _drain(request: Request) -> Result:
-    """No job starts on the nodes from now on."""
-    return {"deepops": {"starting": nodes.drain(request["nodes"], request["reason"], float(request["timeout"]))}}
-
-
 def _registered(request: Request) -> Result:
     """Nodes that serve in the new version take jobs again."""
     names, reason, version = request["nodes"], request["reason"], request["version"]
@@ -123,26 +79,35 @@ def _kept(_request: Request) -> Result:
     }
 
 
-def _undo(request: Request) -> Result:
-    return {"changed": copies.put_back(request)}
-
-
-_PHASES = {
-    "query": _query,
-    "record": _record,
+_PHASES: dict[str, Callable[[Request], Result]] = {
+    "query": lambda request: {
+        "deepops": {"upgrade": query.query(controller=request["controller"], database=request["database"])}
+    },
+    # without values the upgrade has ended
+    "record": lambda request: {"changed": record.update(request["values"]) if request["values"] else record.end()},
     "prepare": _prepare,
-    "simulate": _simulate,
-    "withdraw": _withdraw,
-    "save": _save,
-    "backups": _backups,
-    "going": _going,
-    "converting": _converting,
+    # why apt could not install the packages, '' where it could
+    "simulate": lambda request: {
+        "deepops": {"not_installable": transaction.obstacle(request["packages"], request["index"])}
+    },
+    "withdraw": lambda _: {"changed": transaction.withdraw()},
+    "save": lambda request: {"changed": copies.save(request)},
+    "backups": lambda _: {"changed": copies.backups_go_on()},
+    # before something that going back has to undo
+    "going": lambda request: {"changed": copies.mark(request["step"])},
+    # whether the new slurmdbd was started, and runs
+    "converting": lambda _: {
+        "deepops": {"converting": copies.is_marked(ACCOUNTING) and daemons.runs("slurmdbd.service")}
+    },
     "queue": _queue,
     "accounting": _accounting,
     "controller": _controller,
-    "timeouts": _timeouts,
-    "drain": _drain,
+    "timeouts": lambda request: {"changed": copies.raise_timeouts(request["least"])},
+    # no job starts on the nodes from now on
+    "drain": lambda request: {
+        "deepops": {"starting": nodes.drain(request["nodes"], request["reason"], float(request["timeout"]))}
+    },
     "registered": _registered,
     "kept": _kept,
-    "undo": _undo,
+    "undo": lambda request: {"changed": copies.put_back(request)},
 }

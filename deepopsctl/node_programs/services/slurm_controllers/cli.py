@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..._shared import settings
+from ..._shared.mount_table import mounted_type
 from . import guard, heartbeat
-from .mounts import mounted_type
 
 CONFIG = "/etc/slurm/deepops/controllers.json"
 OK, NO, INVALID = 0, 1, 3

@@ -9,9 +9,8 @@ import secrets
 import stat
 from typing import Any
 
-from ..._shared.mount_table import NETWORK
+from ..._shared.mount_table import NETWORK, mounted_type
 from .heartbeat import SLURM, as_slurm, as_user
-from .mounts import mounted_type
 
 LENT = ".deepopsctl-check-"
 

@@ -88,18 +88,9 @@ def query_tasks(jobs: Session) -> tuple[list[Task], str]:
 def tasks(out: str) -> list[Task]:
     """Lines of squeue."""
     rows = slurm_output.rows(out, _FORMAT)
-    return [Task(job, node, state, reason, seconds(used)) for job, node, state, reason, used in rows]
-
-
-def seconds(text: str) -> int:
-    """`1-02:03:04`, `03:04` or `INVALID` in seconds."""
-    days, _, clock = text.rpartition("-")
-    total = 0
-    for part in clock.split(":"):
-        if not part.isdigit():
-            return 0
-        total = total * 60 + int(part)
-    return total + 86_400 * (int(days) if days.isdigit() else 0)
+    return [
+        Task(job, node, state, reason, int(slurm_output.seconds(used) or 0)) for job, node, state, reason, used in rows
+    ]
 
 
 def cancel_pending(jobs: Session) -> None:

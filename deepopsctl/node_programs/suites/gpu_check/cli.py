@@ -18,6 +18,8 @@ from .results import FAIL, SKIP, is_measured, status_of
 from .table import lines as table
 
 OK, FAILED, INVALID_INPUT, NOT_FIT, INTERRUPTED = 0, 1, 3, 5, 130
+# what the packed file runs
+_PACKED_MAIN = "import sys\n\nfrom deepopsctl.node_programs.suites.gpu_check.cli import main\n\nsys.exit(main())\n"
 _EPILOG = """\
 exit codes: 0 nothing failed, 1 a check failed, 2 usage, 3 a file can't be read, 5 no driver or no GPU to measure
 
@@ -97,10 +99,12 @@ def _order(options: argparse.Namespace) -> Order:
 
 
 def _pack(path: Path) -> int:
-    from .pack import packed
-
+    """gpucheck as one file that any Python from 3.8 on runs: copy it to a node, `python3 gpucheck.pyz`."""
     try:
-        path.write_bytes(packed())
+        # not on a node, where the programs are packed already
+        from ...shipping import archive
+
+        path.write_bytes(b"#!/usr/bin/env python3\n" + archive("gpu_check", _PACKED_MAIN))
         path.chmod(0o755)
     except ImportError:
         raise UnreadableError("this is the packed file: copy it") from None

@@ -18,7 +18,6 @@ from . import (
     examples,
     guides,
     identities,
-    installed,
     login_node,
     logins,
     mail,
@@ -50,7 +49,7 @@ def node(request: Request) -> Result:
     modular = request.get("modules", ())
     more = tools.LOGIN_COMMANDS if request.get("login") else ()
     checks = [
-        *installed.verify_installed(name, request.get("differences", ())),
+        tools.verify_installed(name, request.get("differences", ())),
         *tools.verify_tools(name, more),
         *mail.verify_mail(name),
     ]

@@ -1,14 +1,14 @@
-"""Whether users find the commands that guides name: in a login shell of an account without rights."""
+"""Whether what the deploy installed for users is there, and they find the commands that guides name."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..._shared import command
+from ..._shared import command, identities
 from ..._shared.checks import FAIL, PASS, Check
 from .checks import check
 
-TOOLS, ANSWERS = "environment-tools", "environment-queue"
+INSTALLED, TOOLS, ANSWERS = "environment-installed", "environment-tools", "environment-queue"
 COMMANDS = (
     "sq",
     "seff",
@@ -34,8 +34,16 @@ _MARK = "deepopsctl-missing: "
 _SEARCH = 'for name in {}; do command -v "$name" >/dev/null || echo "' + _MARK + '$name"; done'
 
 
+def verify_installed(node: str, differences: Sequence[str]) -> Check:
+    """Files, packages, units: what the records of the last good deploy say, compared with the node (node_info)."""
+    if not differences:
+        return check(INSTALLED, node, PASS, "as deployed", "as deployed")
+    measured = f"{len(differences)} differences"
+    return check(INSTALLED, node, FAIL, measured, "as deployed", message=identities.first_few(differences))
+
+
 def verify_tools(node: str, more: Sequence[str] = ()) -> list[Check]:
-    """One check for commands that are there, one for what Slurm answers them."""
+    """One check for commands that an account without rights finds in a login shell, one for what Slurm answers them."""
     wanted = [*COMMANDS, *more]
     # in one shell: each login shell reads all of /etc/profile.d
     search = _as_nobody(_SEARCH.format(" ".join(wanted)))

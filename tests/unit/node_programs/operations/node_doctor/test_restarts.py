@@ -27,32 +27,24 @@ from tests.support.role_templates import render
     ],
 )
 def test_a_command_that_restarts_a_daemon_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str) -> None:
-    (tmp_path / "file").write_text(f"# nothing\n{line}\n")
+    others = """
+        pkill -x --signal SIGUSR2 slurmctld
+        killall -HUP slurmd
+        systemctl reload mariadb || true
+        systemctl restart rsyslog
+# systemctl restart slurmd
+ExecStart=/usr/sbin/slurmd --systemd
+APT::Periodic::Unattended-Upgrade "1";
+apt-get update
+"""
+    (tmp_path / "file").write_text(f"# nothing\n{others}{line}\n")
     monkeypatch.setattr(restarts, "PLACES", (f"{tmp_path}/*",))
 
     (sentence,) = restarts._written()
 
     assert sentence.startswith(f"{tmp_path}/file has `")
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "        pkill -x --signal SIGUSR2 slurmctld",
-        "        killall -HUP slurmd",
-        "        systemctl reload mariadb || true",
-        "        systemctl restart rsyslog",
-        "# systemctl restart slurmd",
-        "ExecStart=/usr/sbin/slurmd --systemd",
-        'APT::Periodic::Unattended-Upgrade "1";',
-        "apt-get update",
-    ],
-)
-def test_a_command_that_restarts_none_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str) -> None:
-    (tmp_path / "file").write_text(f"{line}\n")
-    monkeypatch.setattr(restarts, "PLACES", (f"{tmp_path}/*",))
-
-    assert list(restarts._written()) == []
+    # and none of the others
+    assert sentence.split("`")[1] in line
 
 
 def test_apts_settings_are_read_with_their_lists() -> None:

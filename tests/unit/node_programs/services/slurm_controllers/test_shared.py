@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from deepopsctl.node_programs.services.slurm_controllers import heartbeat, main, mounts, shared
+from deepopsctl.node_programs._shared import mount_table
+from deepopsctl.node_programs.services.slurm_controllers import heartbeat, main, shared
 
 
 @pytest.fixture(autouse=True)
@@ -181,7 +182,7 @@ def test_check_mode_writes_nothing(tmp_path: Path) -> None:
 
 
 def test_the_mount_table_of_this_machine_is_read() -> None:
-    assert [mounts.mounted_type(path) for path in ("/proc", "/proc/self")] == ["proc", ""]
+    assert [mount_table.mounted_type(path) for path in ("/proc", "/proc/self")] == ["proc", ""]
 
 
 def test_a_heartbeat_is_two_numbers_of_64_bits_and_nothing_less(tmp_path: Path) -> None:

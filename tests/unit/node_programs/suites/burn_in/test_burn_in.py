@@ -135,7 +135,8 @@ class TestQueue:
             jobs.submit(own, ["gpu01"], TEN_MINUTES)
 
     def test_slurm_s_times_are_seconds(self) -> None:
-        assert [jobs.seconds(text) for text in ("0:07", "2-01:00:00", "INVALID")] == [7, 176_400, 0]
+        lines = (f"7|gpu01|RUNNING|None|{text}" for text in ("0:07", "2-01:00:00", "INVALID"))
+        assert [task[-1] for task in jobs.tasks("\n".join(lines))] == [7, 176_400, 0]
 
 
 class TestProgram:
