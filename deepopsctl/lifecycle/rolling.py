@@ -11,13 +11,7 @@ from datetime import datetime
 
 from deepopsctl.errors import ExitCode
 from deepopsctl.lifecycle.pace import Pace, allowed_failures, batch_size
-from deepopsctl.node_programs._shared.node_states import (
-    NODE_PREFIX,
-    NOT_TESTABLE,
-    OUT_OF_SERVICE,
-    REBOOT_PREFIX,
-    REBOOTING,
-)
+from deepopsctl.node_programs._shared import node_states
 from deepopsctl.nodes.node_pass import NodePass
 from deepopsctl.nodes.reboot import reboot_drained
 from deepopsctl.nodes.wait_for_jobs import Wait, job_words
@@ -45,8 +39,8 @@ class Selection:
 
 def is_begun(node: SlurmNode, command: str) -> bool:
     """Whether `command` (`upgrade os`) took the node out of service."""
-    own = node.reason.startswith((f"{NODE_PREFIX}{command}", f"{REBOOT_PREFIX}: {command}"))
-    return own and bool(node.flags & (OUT_OF_SERVICE | REBOOTING))
+    own = node.reason.startswith((f"{node_states.NODE_PREFIX}{command}", f"{node_states.REBOOT_PREFIX}: {command}"))
+    return own and bool(node.flags & (node_states.OUT_OF_SERVICE | node_states.REBOOTING))
 
 
 def select(names: Iterable[str], slurm: SlurmState, command: str) -> Selection:
@@ -61,7 +55,7 @@ def select(names: Iterable[str], slurm: SlurmState, command: str) -> Selection:
         elif is_begun(node, command) or name in slurm.reserved:
             # in the reservation: its validation was cut off
             begun.append(name)
-        elif node.is_drained or node.is_faulty or node.flags & REBOOTING:
+        elif node.is_drained or node.is_faulty or node.flags & node_states.REBOOTING:
             by = f" by {node.reason_user}" if node.reason_user else ""
             left_alone[name] = f"{node.word}{by}: {node.reason or 'no reason given'}"
         else:
@@ -153,7 +147,7 @@ class Rolling(NodePass):
         """Nodes that an earlier call took out of service; waits for a reboot that is under way."""
         slurm = self.flow.slurm_now()
         self._worked_on = slurm.reserved & frozenset(begun)
-        rebooting = [name for name in begun if name in slurm.nodes and slurm.nodes[name].flags & REBOOTING]
+        rebooting = [name for name in begun if name in slurm.nodes and slurm.nodes[name].flags & node_states.REBOOTING]
         if rebooting:
             self.flow.operator.info(f"wait for the reboot of {fold(rebooting)}")
             self._fail(reboot_drained(self.flow, self.cluster, rebooting))
@@ -207,7 +201,7 @@ class Rolling(NodePass):
     def _admit(self, names: list[str]) -> None:
         slurm = self.flow.slurm_now()
         known = {name: slurm.nodes[name] for name in names if name in slurm.nodes}
-        unfit = {name: node for name, node in known.items() if node.flags & NOT_TESTABLE}
+        unfit = {name: node for name, node in known.items() if node.flags & node_states.NOT_TESTABLE}
         self._fail({name: f"Slurm has it as {node.state.lower()}: {node.reason}" for name, node in unfit.items()})
         # the validation of a whole batch would be refused
         taken = {name for name, node in known.items() if node.is_taken_out_by_person} - set(unfit)

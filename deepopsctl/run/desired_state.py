@@ -87,7 +87,7 @@ def resolve_desired_state(inputs: Inputs, content: Path, hardware: Path, memory:
             return last
         basis = last.hardware
     names = components(content) if (content / "playbooks" / "site.yml").is_file() else ()
-    scopes = Scopes(content, inputs.settings.values()) if settings else None
+    scopes = Scopes(content, inputs.settings.values()) if settings and names else None
     changes = {key: scopes.of(key.rpartition(" ")[2]) if scopes else None for key in settings}
 
     def digest(component: str) -> str:

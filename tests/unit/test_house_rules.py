@@ -83,3 +83,19 @@ def test_decisions_have_context_decision_and_consequences() -> None:
     sections = {page: re.findall(r"^## (.*)", text, re.MULTILINE) for page, text in pages.items()}
     assert sections == {page: ["Context", "Decision", "Consequences"] for page in pages}
     assert set(re.findall(r"\]\(([\w-]+)\.md\)", index)) == set(pages)
+
+
+def test_what_both_sides_run_is_linked_once_in_one_place() -> None:
+    links = [path for path in (ROOT / "deepopsctl").rglob("*.py") if path.is_symlink()]
+    targets = [path.resolve() for path in links]
+
+    assert {path.parent.relative_to(ROOT).as_posix() for path in links} == {"deepopsctl/node_programs/_shared"}
+    assert len(targets) == len(set(targets))
+
+
+def test_every_filter_is_a_function_of_its_name() -> None:
+    sources = {path.stem: path.read_text(encoding="utf-8") for path in tracked("plugins/filter")}
+    filters = [name for text in sources.values() for name in re.findall(r"^def ([a-z]\w*)", text, re.MULTILINE)]
+
+    assert {name for name, text in sources.items() if "filters_of(globals())" not in text} == set()
+    assert len(filters) == len(set(filters)) > 90

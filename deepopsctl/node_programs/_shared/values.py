@@ -10,15 +10,16 @@ def format_size(value: float) -> str:
     unit = 0
     while value >= 1023.5 and unit < len(_BINARY) - 1:
         value, unit = value / 1024, unit + 1
-    return f"{_short(value)} {_BINARY[unit]}"
+    return f"{short(value)} {_BINARY[unit]}"
 
 
 def format_count(value: float) -> str:
     """`0.03`, `2.1`, `32`."""
-    return f"{value:.2f}" if 0 < value < 0.1 else _short(value)
+    return f"{value:.2f}" if 0 < value < 0.1 else short(value)
 
 
-def _short(value: float) -> str:
+def short(value: float) -> str:
+    """`2.5`, `12`, `512`."""
     return f"{value:.0f}" if value >= 100 or value == int(value) else f"{value:.1f}"
 
 

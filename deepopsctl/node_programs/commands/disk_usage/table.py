@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Callable
 
-from ..._shared.values import format_size
+from ..._shared.values import format_size, short
 from .rows import COUNTED, PROJECT, WHOLE, Amount, Row
 
 _HEAD = ("Description", "Space", "# of files")
@@ -23,12 +23,8 @@ def count(number: int | None) -> str:
         return "-"
     for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if number >= limit:
-            return _short(number / limit) + unit
+            return short(number / limit) + unit
     return str(number)
-
-
-def _short(value: float) -> str:
-    return f"{value:.0f}" if value >= 100 or value == int(value) else f"{value:.1f}"
 
 
 def description(row: Row) -> str:

@@ -39,18 +39,13 @@ def message(cluster: str, now: datetime, ask: Run = ask_slurm) -> str:
     """The lines for everybody."""
     answer = ask(PARTITIONS)
     if not answer.ok:
-        return _text([printable(cluster) + ": Slurm does not answer"])
+        return _text([slurm_output.clean(cluster) + ": Slurm does not answer"])
     rows = list(_partitions(answer.output))
-    lines = [f"{printable(cluster)}, {now:%a %d %b %H:%M}", *_table([HEADER, *rows[:MOST]])]
+    lines = [f"{slurm_output.clean(cluster)}, {now:%a %d %b %H:%M}", *_table([HEADER, *rows[:MOST]])]
     if len(rows) > MOST:
         lines.append(f"and {len(rows) - MOST} more partitions: `sinfo -s`")
     lines += [_announcement(each, now) for each in maintenances(ask(slurm_client.RESERVATIONS).output, now)]
     return _text(lines)
-
-
-def printable(text: str) -> str:
-    """The text without anything that a terminal would obey."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def _text(lines: Sequence[str]) -> str:
@@ -64,7 +59,7 @@ def _partitions(output: str) -> Iterator[Sequence[str]]:
         if len(counts) == 4:
             in_use, idle, other, total = counts
             yield tuple(
-                printable(each.strip())[:_WIDEST] for each in (fields[0], total, idle, in_use, other, fields[2])
+                slurm_output.clean(each.strip(), _WIDEST) for each in (fields[0], total, idle, in_use, other, fields[2])
             )
 
 
@@ -88,7 +83,7 @@ def maintenances(output: str, now: datetime) -> list[Maintenance]:
         except (KeyError, ValueError):
             continue
         if end > now and start < now + AHEAD:
-            planned.append(Maintenance(start, end, printable(entry.get("Nodes", ""))[:_WIDEST]))
+            planned.append(Maintenance(start, end, slurm_output.clean(entry.get("Nodes", ""), _WIDEST)))
     return sorted(planned)
 
 
