@@ -18,6 +18,7 @@ from deepopsctl.cluster import secrets
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.settings import site_values
 from deepopsctl.errors import InputError
+from deepopsctl.files import write_atomic
 from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.nodes.workflow import SLURM, Flow, Operator, Report, StoppedError, dependent_nodes, require_success
 from deepopsctl.run.outcome import RunOutcome
@@ -171,11 +172,13 @@ class _Rotate:
         """SSSD would say nothing about a password that is not the directory's: it has its cache."""
         directory, asked = self.flow.directory, self.cluster.controllers[:1]
         self.flow.operator.info("try the new bind password")
+        # as it was, to the byte: another text of the same secrets is another desired state
+        before = directory.secrets.read_text(encoding="utf-8")
         secrets.change(directory.secrets, directory.vault_password, {f"{BIND}_next": self.rotation.bind_password})
         try:
             outcome = self._run(asked, "operate/rotate/rotate-bind")
         finally:
-            secrets.change(directory.secrets, directory.vault_password, {f"{BIND}_next": None})
+            write_atomic(directory.secrets, before, 0o600)
         require_success(outcome, asked, "nothing was changed", "change it in the directory service first")
 
     def _stage_backup(self) -> None:
