@@ -129,7 +129,7 @@ def test_events_are_one_line_a_host_task_and_never_whole_results(finished: Finis
     n1 = [line for line in lines if line["host"] == "n1"]
 
     assert [line["status"] for line in n1][:3] == ["changed", "ok", "skipped"]
-    assert set(n1[0]) == {"host", "play", "task", "component", "status", "changed", "elapsed_s"}
+    assert set(n1[0]) == {"host", "play", "task", "component", "status", "changed", "elapsed_s", "at"}
     assert "No such file" in n1[-1]["message"]
 
 

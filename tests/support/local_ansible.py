@@ -126,7 +126,7 @@ def collections_with_record_in(directory: Path, state: Path, variable: str = "")
     content = directory / "content"
     copied = content / "plugins" / "module_utils"
     shutil.copytree(MODULE_UTILS, copied, ignore=shutil.ignore_patterns("__pycache__"))
-    for part in ("action", "filter", "modules"):
+    for part in ("action", "filter", "modules", "plugin_utils"):
         (content / "plugins" / part).symlink_to(MODULE_UTILS.with_name(part))
     module = copied / "node" / "record.py"
     text = module.read_text(encoding="utf-8")
