@@ -37,7 +37,7 @@ def test_all_answers_together_are_bounded_and_the_largest_is_refused(monkeypatch
     """Each is below what one node may send."""
     monkeypatch.setattr(fan_out, "TOGETHER", 1 << 20)
     monkeypatch.setattr(fan_out, "TOGETHER_EACH", 0)
-    sent = {"first": 600_000, "large": 900_000, "small": 1000}
+    sent = {"first": 100_000, "large": 1_000_000, "small": 1000}
     calls = [call(name, f"head -c {size} /dev/zero; sleep 0.3") for name, size in sent.items()]
 
     answers = fan_out.ask_all(calls, width=3)
