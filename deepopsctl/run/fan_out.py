@@ -58,8 +58,10 @@ def ask_all(calls: Iterable[Call], *, width: int, stopped: Callable[[], bool] = 
         while (waiting or running) and not stopped():
             while waiting and len(running) < width:
                 running.append(_Asked(waiting.pop()))
-            if sum(each.size() for each in running) > room:
-                max(running, key=_Asked.size).refuse()
+            for each in running:
+                each.measure()
+            if sum(each.size for each in running) > room:
+                max(running, key=lambda each: each.size).refuse()
             for asked in [each for each in running if each.has_ended()]:
                 running.remove(asked)
                 answers[asked.call.node] = answer = asked.answer()
@@ -80,6 +82,8 @@ class _Asked:
     _process: subprocess.Popen[bytes] = field(init=False)
     _began: float = field(init=False)
     _started: float = field(init=False)
+    # bytes that it had sent when it was last measured: a look at each of its files, hundreds of times a second
+    size: int = 0
     _refused: bool = False
 
     def __post_init__(self) -> None:
@@ -94,9 +98,10 @@ class _Asked:
             env={**os.environ, "LC_ALL": "C"},
         )  # fmt: skip
 
-    def size(self) -> int:
-        """Bytes that it has sent."""
-        return sum(os.fstat(stream.fileno()).st_size for stream in self._streams[1:])
+    def measure(self) -> None:
+        """Look how much it has sent, and whether that is more than any answer has."""
+        self.size = sum(os.fstat(stream.fileno()).st_size for stream in self._streams[1:])
+        self._refused = self._refused or self.size > self.call.most
 
     def refuse(self) -> None:
         """Take no more of it."""
@@ -104,7 +109,6 @@ class _Asked:
 
     def has_ended(self) -> bool:
         """Whether the answer is there, or not worth waiting for."""
-        self._refused = self._refused or self.size() > self.call.most
         return self._process.poll() is not None or self._refused or self._is_late()
 
     def answer(self) -> Answer:
@@ -115,7 +119,9 @@ class _Asked:
             if status is None:
                 self._process.kill()
                 self._process.wait()
-            if self._refused or self.size() > self.call.most:
+            # what came since the last round
+            self.measure()
+            if self._refused:
                 return Answer(None)
             output, errors = (self._text(stream) for stream in self._streams[1:])
             return Answer(status, output, errors.decode(errors="replace"), status is None, self._began, ended)
@@ -125,7 +131,7 @@ class _Asked:
 
     def _is_late(self) -> bool:
         taken = time.monotonic() - self._started
-        return taken > self.call.timeout_s or (0 < self.call.begin_s < taken and not self.size())
+        return taken > self.call.timeout_s or (0 < self.call.begin_s < taken and not self.size)
 
     def _text(self, stream: IO[bytes]) -> bytes:
         stream.seek(0)

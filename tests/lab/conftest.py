@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab.harness import NOT_POSSIBLE, PREFIX, LabCluster, SharedCluster
+from tests.lab.leaks import Leaks
 from tests.lab.monitored import OPTIONAL, MonitoredCluster, fresh_monitored, monitor
 
 
@@ -111,6 +112,14 @@ def battered(request: pytest.FixtureRequest, second: SharedCluster) -> Iterator[
     """A deployed cluster for tests that damage it and heal what they damaged."""
     with skip_after_a_failure(second, request.session):
         yield second.deployed()
+
+
+@pytest.fixture(scope="module")
+def leaks(cluster: LabCluster) -> Leaks:
+    """The secrets of the module's own `cluster`, those from before its rotations as well."""
+    search = Leaks(cluster)
+    search.forms()
+    return search
 
 
 @pytest.fixture(scope="module")

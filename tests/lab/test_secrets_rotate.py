@@ -25,14 +25,6 @@ def cluster(battered: LabCluster) -> LabCluster:
     return battered
 
 
-@pytest.fixture(scope="module")
-def leaks(cluster: LabCluster) -> Leaks:
-    """The cluster's secrets, those from before the rotations as well."""
-    search = Leaks(cluster)
-    search.forms()
-    return search
-
-
 def keys(cluster: LabCluster) -> set[str]:
     """The hash of each node's munge key."""
     return {cluster.root(node, "sha256sum < /etc/munge/munge.key") for node in NODES}

@@ -58,14 +58,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MonitoredClust
         yield made
 
 
-@pytest.fixture(scope="module")
-def leaks(cluster: MonitoredCluster) -> Leaks:
-    """The secrets, those from before the rotations as well."""
-    search = Leaks(cluster)
-    search.forms()
-    return search
-
-
 def rotate(cluster: MonitoredCluster, leaks: Leaks, *words: str) -> None:
     """The rotation under a job; Slurm's daemons are not restarted, and a deploy has nothing left to do."""
     since = "systemctl show -p ActiveEnterTimestampMonotonic slurmctld slurmdbd slurmd munge"

@@ -81,6 +81,18 @@ def test_users_read_a_copy_and_what_a_module_file_put_there_leads_nowhere(node: 
     assert (node.public / "spiderT.lua").is_symlink()
 
 
+@pytest.mark.parametrize("name", ["stamp", "spiderT.lua"])
+def test_root_does_not_wait_for_a_pipe_that_a_module_file_made(node: Node, name: str) -> None:
+    node.call("collect")
+    (node.private / name).unlink()
+    os.mkfifo(node.private / name)
+
+    with pytest.raises(subprocess.CalledProcessError):
+        node.call("publish")
+
+    assert not (node.public / name).exists()
+
+
 def test_without_module_files_there_is_no_cache(node: Node) -> None:
     node.call("collect")
     node.call("publish")
