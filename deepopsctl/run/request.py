@@ -23,7 +23,7 @@ from types import MappingProxyType
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.inventory import GROUPS
 from deepopsctl.cluster.settings import renamed_variables
-from deepopsctl.cluster.ssh_login import CONFINED
+from deepopsctl.cluster.ssh_login import CONFINED, Login
 from deepopsctl.content import COLLECTION
 from deepopsctl.errors import ControlMachineError
 from deepopsctl.files import write_atomic
@@ -101,6 +101,11 @@ class RunRequest:
     def playbooks(self) -> tuple[str, ...]:
         """All playbooks, in order."""
         return (self.playbook, *self.more)
+
+    @property
+    def login(self) -> Login:
+        """How the person logs in, for what is asked without Ansible."""
+        return Login(self.user, self.ssh_password, self.become_password)
 
     @property
     def components(self) -> tuple[str, ...]:

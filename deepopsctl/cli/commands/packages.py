@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deepopsctl.cli.main import Settings
-from deepopsctl.cli.options import json_option
+from deepopsctl.cli.options import connection_options, json_option
 from deepopsctl.cli.output import SCHEMA, emit_json, info, show, table
 from deepopsctl.slurm.package_choice import SYSTEMS
 
@@ -52,6 +52,7 @@ def packages() -> None:
     "--without", multiple=True, metavar="FEATURE",
     help="Do without: nvml, pmix, pam, rest, lua, jwt, cgroup-v2, accounting.",
 )  # fmt: skip
+@connection_options
 @json_option
 @click.pass_obj
 def build(settings: Settings, /, name: str, *, as_json: bool, **options: Any) -> None:
@@ -66,7 +67,7 @@ def build(settings: Settings, /, name: str, *, as_json: bool, **options: Any) ->
     from deepopsctl.lifecycle.package_repository import PackageRepository
 
     directory = ClusterDir.open(settings.directory)
-    host = _host(directory, options["node"])
+    host = _host(directory, options)
     store = BuildStore.of_user(os.environ)
     source = _source(name, options, store)
     info(f"{source.name} {source.version}" + (f" of {source.suite}" if source.suite else ""))
@@ -147,12 +148,14 @@ def list_(settings: Settings, /, *, as_json: bool) -> None:
         show(line)
 
 
-def _host(directory: ClusterDir, name: str) -> BuildHost:
+def _host(directory: ClusterDir, options: dict[str, Any]) -> BuildHost:
+    from deepopsctl.cli.passwords import ask_login
     from deepopsctl.cluster.selection import select_nodes
     from deepopsctl.errors import InputError
     from deepopsctl.lifecycle.build_host import OnNode, ThisMachine
     from deepopsctl.model.cluster import Role
 
+    name = options["node"]
     if not name:
         return ThisMachine()
     cluster = directory.cluster()
@@ -164,7 +167,7 @@ def _host(directory: ClusterDir, name: str) -> BuildHost:
             "--on", f"{name} is a login node: users could change what all nodes install",
             "build on this machine, on a controller, or on a compute node without jobs",
         )  # fmt: skip
-    return OnNode(directory, cluster, nodes[0])
+    return OnNode(directory, cluster, nodes[0], ask_login(options))
 
 
 def _source(name: str, options: dict[str, Any], store: BuildStore) -> Source:

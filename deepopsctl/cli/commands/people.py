@@ -156,11 +156,13 @@ def _sync(settings: Settings, options: Mapping[str, Any], *, cancel: Sequence[st
 
 
 @people.command("list")
+@connection_options
 @json_option
 @click.pass_obj
-def list_people(settings: Settings, /, *, as_json: bool) -> int:
+def list_people(settings: Settings, /, *, as_json: bool, **options: Any) -> int:
     """List the users of people.yml, and those of its directory service that the first controller knows."""
     from deepopsctl.cli.output import SCHEMA, emit_json, info, show, show_warning, table
+    from deepopsctl.cli.passwords import ask_login
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.errors import ExitCode, Problem, UnreachableError
     from deepopsctl.status.directory_members import directory_members
@@ -170,7 +172,7 @@ def list_people(settings: Settings, /, *, as_json: bool) -> int:
     everybody, code = cluster.people, ExitCode.OK
     members: tuple[Member, ...] = ()
     try:
-        members = directory_members(directory, cluster)
+        members = directory_members(directory, cluster, ask_login(options))
     except UnreachableError as error:
         show_warning(Problem("directory service", error.message, error.hint))
         code = error.exit_code

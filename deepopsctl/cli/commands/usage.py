@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from deepopsctl.cli.main import Settings
-from deepopsctl.cli.options import json_option
+from deepopsctl.cli.options import connection_options, json_option
 
 if TYPE_CHECKING:
     from deepopsctl.node_programs.commands.account_usage.accounting import Use
@@ -22,21 +22,33 @@ _TIMES = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"])
 @click.option("--start", default="", metavar="DATE", help="2026-04-01 or 2026-04-01T12:00; without it, this year.")
 @click.option("--end", default="", metavar="DATE", help="As --start; without it, now.")
 @click.option("--users", is_flag=True, help="Also a line for each user.")
+@connection_options
 @json_option
 @click.pass_obj
-def usage(settings: Settings, /, *, accounts: tuple[str, ...], start: str, end: str, users: bool, as_json: bool) -> int:
+def usage(
+    settings: Settings,
+    /,
+    *,
+    accounts: tuple[str, ...],
+    start: str,
+    end: str,
+    users: bool,
+    as_json: bool,
+    **options: Any,
+) -> int:
     """Show what ACCOUNTS (default: all) used, in RGU-years, and what their share of the cluster stands for.
 
     Reads each job of the period from Slurm's accounting, running ones up to now. An account includes those below it.
     """
     from deepopsctl.cli.output import SCHEMA, emit_json, show, table
+    from deepopsctl.cli.passwords import ask_login
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.status.usage import query_usage
 
     for text in (start, end):
         if text:
             _TIMES.convert(text, None, click.get_current_context())
-    result = query_usage(ClusterDir.open(settings.directory), start, end)
+    result = query_usage(ClusterDir.open(settings.directory), start, end, ask_login(options))
     chosen = _chosen(result, accounts)
     if as_json:
         entries = [_entry(result, account) for account in chosen]
