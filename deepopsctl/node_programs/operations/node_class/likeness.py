@@ -90,9 +90,7 @@ def system() -> list[str]:
 def packages() -> Iterator[str]:
     """Packages with versions and holds, which of them came for others, and the lists that apt has."""
     yield from (f"{name} {state}" for name, state in sorted(packages_query.states([]).items()))
-    yield _text("/var/lib/apt/extended_states")
-    for path in sorted(glob.glob("/var/lib/apt/lists/*_*")):
-        yield f"{path} {os.path.getsize(path)}"
+    yield from packages_query.lists()
 
 
 def configuration(etc: str, own: Own) -> Iterator[str]:

@@ -28,14 +28,13 @@ def main(request: dict[str, Any]) -> dict[str, Any]:
 def report(name: str) -> dict[str, Any]:
     """What it has in common with others, and what stops any deploy."""
     is_bare = os.path.isdir(packages_query.DATABASE) and not (os.path.isdir(RECORDS) and os.listdir(RECORDS))
-    sources = reach.package_sources()
-    lacking = reach.unanswered(sources)
+    sources = packages_query.addresses()
     return {
         "areas": likeness.areas(name) if is_bare else {},
         "hostname": socket.gethostname(),
         "meminfo": likeness.memory(),
         "sources": len(sources),
-        "unreachable": lacking,
+        "unreachable": reach.unanswered(sources, packages_query.proxies()),
         "room": [text for disk in room.disks() for text in room.shortages(disk)],
     }
 
@@ -50,5 +49,5 @@ def verified(request: dict[str, Any]) -> dict[str, Any]:
             for message, hint in node_platform.refusals(request.get("requires") or {}).values()
         ],
         "unmet": [{"message": each["message"], "hint": ""} for each in slurm_needs.unmet(needs, version)],
-        "unreachable": reach.unanswered(request.get("urls") or []),
+        "unreachable": reach.unanswered(request.get("urls") or [], packages_query.proxies()),
     }

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deepopsctl.node_programs._shared import reach, room
+from deepopsctl.node_programs._shared import packages_query, reach, room
 from deepopsctl.node_programs.operations.node_class import likeness
 from tests.support.files import write_files
 
@@ -60,7 +60,7 @@ def test_the_sources_of_apt_without_those_that_are_off(tmp_path: Path) -> None:
     lines = "deb [signed-by=/k] http://c/debian x main\n# deb http://old/ x main\n"
     write_files(tmp_path, {"sources.list": lines, "sources.list.d/a.sources": stanzas, "sources.list.d/a.save": lines})
 
-    assert reach.package_sources(str(tmp_path)) == ["http://a/", "http://c/debian", "https://b/"]
+    assert packages_query.addresses(str(tmp_path)) == ["http://a/", "http://c/debian", "https://b/"]
 
 
 def test_an_address_that_does_not_answer_has_a_reason() -> None:
