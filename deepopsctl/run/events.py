@@ -58,7 +58,8 @@ class HostStarted:
 class Change:
     """One thing that changes on one host; `host` is empty where it is a file of the cluster directory itself.
 
-    `diff` is a complete unified diff; only check mode has one. `new` marks a file that did not exist.
+    `diff` is a complete unified diff; only check mode has one. `new` marks a file that did not exist. `same_as` names
+    the node that was checked in its place, and has the difference.
     """
 
     host: str
@@ -70,6 +71,7 @@ class Change:
     policy: str = ""
     diff: str = ""
     new: bool = False
+    same_as: str = ""
 
     @property
     def what(self) -> tuple[str, str, str]:
@@ -80,7 +82,9 @@ class Change:
         """The JSON object; optional fields only if set."""
         names = ("host", "component", "kind", "name", "action")
         entry: dict[str, object] = {name: getattr(self, name) for name in names}
-        return entry | {name: value for name in ("detail", "policy", "diff", "new") if (value := getattr(self, name))}
+        return entry | {
+            name: value for name in ("detail", "policy", "diff", "new", "same_as") if (value := getattr(self, name))
+        }
 
 
 @dataclass(frozen=True, slots=True)
