@@ -46,6 +46,7 @@ def deploy(settings: Settings, /, components: tuple[str, ...], *, as_json: bool,
 
     Nothing is changed where it is up to date; jobs keep running. Unreachable nodes are skipped (exit code 4).
     """
+    from deepopsctl.cli.commands.environments import lock_outdated
     from deepopsctl.cli.components import check_names, choose
     from deepopsctl.cli.execute import run_and_report, run_request
     from deepopsctl.cli.variables import parse_extra_vars
@@ -63,6 +64,8 @@ def deploy(settings: Settings, /, components: tuple[str, ...], *, as_json: bool,
     user_vars = parse_extra_vars(options["extra_vars"], content)
     directory.refresh_inventory(cluster)
     directory.refresh_secrets()
+    if "environment" in wanted and cluster.has_environment and not options["check"]:
+        lock_outdated(settings, directory)
     request = run_request(
         settings,
         directory,

@@ -52,7 +52,7 @@ def add(settings: Settings, /, requirements: tuple[str, ...], *, as_json: bool, 
         raise click.UsageError("name a package, or a file of requirements")
     wanted = wheelhouse.checked(requirements, options["files"])
     directory = ClusterDir.open(settings.directory)
-    node, target = _target(directory)
+    node, target = node_python(directory)
     if options["python"]:
         target = replace(target, python=wheelhouse.check_python(options["python"]))
     with TemporaryDirectory(prefix="deepopsctl-wheels-") as fetched:
@@ -89,8 +89,8 @@ def list_wheels(settings: Settings, /, *, as_json: bool) -> int:
     return 0
 
 
-def _target(directory: ClusterDir) -> tuple[str, Target]:
-    """The first login node or controller that answers, and what it says of itself."""
+def node_python(directory: ClusterDir) -> tuple[str, Target]:
+    """The first login node or controller that answers, and what wheels for its Python have to fit."""
     from deepopsctl.cli.output import show_warning
     from deepopsctl.environment.wheels import QUESTION, Target
     from deepopsctl.errors import DeepOpsError, Problem, UnreachableError
