@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from deepopsctl.errors import ExitCode
+from deepopsctl.model.json_objects import PlanObject
 from deepopsctl.run.events import Change
 from deepopsctl.run.outcome import RunOutcome, RunSummary, SameNodes, Verdict
 from deepopsctl.slurm.state import SlurmJob, SlurmState, jobs_sentence, state_in
@@ -132,7 +133,7 @@ class Plan:
         sentence = jobs_sentence(self.jobs, self.slurm.nodes)
         return f"{sentence}; none is killed" if sentence and not self.blocked else sentence
 
-    def document(self) -> dict[str, object]:
+    def document(self) -> PlanObject:
         """The JSON object: deploy's, with the plan."""
         return {
             **self.outcome.as_object(),

@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.ssh_login import AS_DECLARED, Login
 from deepopsctl.model.cluster import Cluster, Node, Role
+from deepopsctl.model.json_objects import LogLine
 from deepopsctl.node_programs.services.log_collector.places import DIRECTORY, files_of
 from deepopsctl.ssh.node_command import NodeCommand, command_on
 
@@ -103,16 +104,16 @@ def pass_on(argv: Sequence[str], out: BinaryIO, data: bytes = b"") -> tuple[int,
     return process.returncode, some
 
 
-def lines_of(printed: bytes) -> list[dict[str, object]]:
+def lines_of(printed: bytes) -> list[LogLine]:
     """The lines that journalctl printed as JSON: `time` in UTC, and FIELDS; '' for what a line has not."""
     return [_line(json.loads(each)) for each in printed.splitlines() if each]
 
 
-def _line(entry: Mapping[str, object]) -> dict[str, object]:
+def _line(entry: Mapping[str, object]) -> LogLine:
     moment = datetime.fromtimestamp(int(str(entry["__REALTIME_TIMESTAMP"])) / 1e6, UTC)
-    fields: dict[str, object] = {key: _text(entry.get(name)) for key, name in FIELDS.items()}
-    priority = str(fields["priority"])
-    return {"time": moment.isoformat(), **fields, "priority": int(priority) if priority.isdigit() else None}
+    fields = {key: _text(entry.get(name)) for key, name in FIELDS.items()}
+    priority = int(fields["priority"]) if fields["priority"].isdigit() else None
+    return cast("LogLine", {"time": moment.isoformat(), **fields, "priority": priority})
 
 
 def _text(value: object) -> str:

@@ -12,6 +12,7 @@ from deepopsctl.cli.options import connection_options, json_option
 
 if TYPE_CHECKING:
     from deepopsctl.lifecycle.backup import Answer
+    from deepopsctl.model.json_objects import BackupsObject
 
 
 @click.group()
@@ -108,16 +109,17 @@ def _has(result: dict[str, Any]) -> str:
 
 
 def _end(command: str, answers: tuple[Answer, ...], *, as_json: bool) -> int:
-    from deepopsctl.cli.output import SCHEMA, emit_json
+    from deepopsctl.cli.output import emit_json
+    from deepopsctl.model.json_objects import SCHEMA
 
     if as_json:
-        nodes = [
+        nodes: list[dict[str, object]] = [
             {"node": answer.node, **{key: value for key, value in answer.result.items() if key != "schema"}}
             for answer in answers
         ]
-        emit_json(
-            {"schema": SCHEMA, "command": command, "ok": True, "at": datetime.now(UTC).isoformat(), "nodes": nodes}
-        )
+        at = datetime.now(UTC).isoformat()
+        document: BackupsObject = {"schema": SCHEMA, "command": command, "ok": True, "at": at, "nodes": nodes}
+        emit_json(document)
     return 0
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.cluster.ssh_login import Login
     from deepopsctl.environment.environments import Environment, Lock
+    from deepopsctl.model.json_objects import EnvironmentEntry, EnvironmentsObject, LockedObject
 
 PLAYBOOK = "operate/users/environments-remove"
 
@@ -35,16 +36,17 @@ def lock(settings: Settings, /, names: tuple[str, ...], *, as_json: bool, **opti
     The locks are in environments/NAME of the cluster directory, with a hash for each wheel. Nodes are not changed: the
     next `deploy environment` builds what is new, next to the versions before.
     """
-    from deepopsctl.cli.output import SCHEMA, emit_json
+    from deepopsctl.cli.output import emit_json
     from deepopsctl.cli.passwords import ask_login
     from deepopsctl.cluster.directory import ClusterDir
+    from deepopsctl.model.json_objects import SCHEMA
 
     directory = ClusterDir.open(settings.directory)
     made = lock_all(settings, directory, _chosen(_declared(directory), names), ask_login(options))
     if as_json:
-        emit_json(
-            {"schema": SCHEMA, "command": "environments lock", "ok": True, "locked": [one.module for one in made]}
-        )
+        modules = [one.module for one in made]
+        locked: LockedObject = {"schema": SCHEMA, "command": "environments lock", "ok": True, "locked": modules}
+        emit_json(locked)
     return 0
 
 
@@ -53,15 +55,16 @@ def lock(settings: Settings, /, names: tuple[str, ...], *, as_json: bool, **opti
 @click.pass_obj
 def list_environments(settings: Settings, /, *, as_json: bool) -> int:
     """List the versions that have a lock, with the default of each environment."""
-    from deepopsctl.cli.output import SCHEMA, emit_json, show, table
+    from deepopsctl.cli.output import emit_json, show, table
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.environment.environments import default_of, read_locks
+    from deepopsctl.model.json_objects import SCHEMA
 
     directory = ClusterDir.open(settings.directory)
     declared, locks = _declared(directory), read_locks(directory.path)
     defaults = {name: default_of(each, locks) for name, each in declared.items()}
     if as_json:
-        entries = [
+        entries: list[EnvironmentEntry] = [
             {
                 "name": each.name, "version": each.version, "default": defaults.get(each.name) == each.version,
                 "declared": each.name in declared, "python": each.target.python, "packages": list(each.packages),
@@ -69,7 +72,10 @@ def list_environments(settings: Settings, /, *, as_json: bool) -> int:
             }
             for each in locks
         ]  # fmt: skip
-        emit_json({"schema": SCHEMA, "command": "environments list", "ok": True, "environments": entries})
+        document: EnvironmentsObject = {
+            "schema": SCHEMA, "command": "environments list", "ok": True, "environments": entries,
+        }  # fmt: skip
+        emit_json(document)
         return 0
     rows = [
         [each.module, _note(each, defaults), each.target.python, str(len(each.wheels)), ", ".join(each.packages)]
@@ -119,9 +125,7 @@ def lock_outdated(settings: Settings, directory: ClusterDir, login: Login) -> No
         lock_all(settings, directory, outdated, login)
 
 
-def lock_all(
-    settings: Settings, directory: ClusterDir, chosen: Sequence[Environment], login: Login
-) -> list[Lock]:
+def lock_all(settings: Settings, directory: ClusterDir, chosen: Sequence[Environment], login: Login) -> list[Lock]:
     """Lock these environments; returns the new versions."""
     import os
     from dataclasses import replace

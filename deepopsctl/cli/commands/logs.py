@@ -8,6 +8,7 @@ import click
 
 from deepopsctl.cli.main import Settings
 from deepopsctl.cli.options import json_option, long_connection_options, names_nodes
+from deepopsctl.model.json_objects import LogsObject
 
 
 @click.command()
@@ -26,10 +27,11 @@ def logs(settings: Settings, /, *, nodes: tuple[str, ...], lines: int | None, as
     import io
     import sys
 
-    from deepopsctl.cli.output import SCHEMA, emit_json, info
+    from deepopsctl.cli.output import emit_json, info
     from deepopsctl.cli.passwords import ask_login
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.cluster.selection import select_nodes
+    from deepopsctl.model.json_objects import SCHEMA
     from deepopsctl.status.journals import Question, lines_of, log_host, pass_on, ssh_command
     from deepopsctl.text.node_sets import fold
 
@@ -55,7 +57,10 @@ def logs(settings: Settings, /, *, nodes: tuple[str, ...], lines: int | None, as
     _refuse(code, host)
     if as_json:
         entries = lines_of(buffer.getvalue())
-        emit_json({"schema": SCHEMA, "command": "logs", "ok": True, "collected_on": host, "lines": entries})
+        document: LogsObject = {
+            "schema": SCHEMA, "command": "logs", "ok": True, "collected_on": host, "lines": entries
+        }  # fmt: skip
+        emit_json(document)
     elif not some:
         info(f"{host} has no such log entries of {fold(node.name for node in selected)}")
     return 0

@@ -10,7 +10,8 @@ import click
 
 from deepopsctl.cli.main import Settings
 from deepopsctl.cli.options import connection_options, json_option
-from deepopsctl.cli.output import SCHEMA, emit_json, info, show, table
+from deepopsctl.cli.output import emit_json, info, show, table
+from deepopsctl.model.json_objects import SCHEMA
 from deepopsctl.slurm.package_choice import SYSTEMS
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from deepopsctl.lifecycle.build_host import BuildHost
     from deepopsctl.lifecycle.package_build import Build, BuildStore
     from deepopsctl.lifecycle.package_sources import Source
+    from deepopsctl.model.json_objects import AddedObject, BuildEntry, BuildsObject, BuiltObject
 
 _system_option = click.option(
     "--for", "system", type=click.Choice(tuple(SYSTEMS.values())), required=True, help="The nodes' system."
@@ -78,8 +80,11 @@ def build(settings: Settings, /, name: str, *, as_json: bool, **options: Any) ->
     suite, changed = PackageRepository(directory).publish(made)
     info(f"repository {suite} {'updated' if changed else 'unchanged'}; inputs and versions: {made.directory}")
     if as_json:
-        emit_json({"schema": SCHEMA, "command": "packages build", "ok": True, "built": is_new, "suite": suite,
-                   "changed": changed, **_row(made)})  # fmt: skip
+        document: BuiltObject = {
+            "schema": SCHEMA, "command": "packages build", "ok": True, "built": is_new, "changed": changed,
+            **_row(made, suite),
+        }  # fmt: skip
+        emit_json(document)
 
 
 @packages.command()
@@ -120,8 +125,11 @@ def add(
     suite, changed = PackageRepository(directory).publish(made)
     info(f"repository {suite} {'updated' if changed else 'unchanged'}; files and checksums: {made.directory}")
     if as_json:
-        emit_json({"schema": SCHEMA, "command": "packages add", "ok": True, "added": is_new, "suite": suite,
-                   "changed": changed, **_row(made)})  # fmt: skip
+        document: AddedObject = {
+            "schema": SCHEMA, "command": "packages add", "ok": True, "added": is_new, "changed": changed,
+            **_row(made, suite),
+        }  # fmt: skip
+        emit_json(document)
 
 
 @packages.command("list")
@@ -136,15 +144,14 @@ def list_(settings: Settings, /, *, as_json: bool) -> None:
     directory = ClusterDir.open(settings.directory)
     suites = PackageRepository(directory).suites()
     served = {str(values["build"]): suite for platform in suites.values() for suite, values in platform.items()}
-    rows = [
-        {**_row(each), "suite": served.get(each.text("digest"), "")} for each in BuildStore.of_user(os.environ).builds()
-    ]
+    rows = [_row(each, served.get(each.text("digest"), "")) for each in BuildStore.of_user(os.environ).builds()]
     if as_json:
-        emit_json({"schema": SCHEMA, "command": "packages list", "ok": True, "builds": rows})
+        document: BuildsObject = {"schema": SCHEMA, "command": "packages list", "ok": True, "builds": rows}
+        emit_json(document)
         return
     header = ("source", "version", "for", "built", "repository")
     names = ("source", "version", "os", "built_at", "suite")
-    for line in table(header, [[str(row[name]) or "-" for name in names] for row in rows]):
+    for line in table(header, [[str(dict(row)[name]) or "-" for name in names] for row in rows]):
         show(line)
 
 
@@ -186,7 +193,10 @@ def _source(name: str, options: dict[str, Any], store: BuildStore) -> Source:
     return package_sources.source_from_tarball(name, options["release"], tarball, packaging)
 
 
-def _row(made: Build) -> dict[str, object]:
-    names = ("source", "version", "release", "os", "architecture", "features", "digest")
-    row = {name: made.record[name] for name in names}
-    return {**row, "built_at": made.record["built"], "directory": str(made.directory)}
+def _row(made: Build, suite: str) -> BuildEntry:
+    return {
+        "source": made.text("source"), "version": made.text("version"), "release": made.text("release"),
+        "os": made.text("os"), "architecture": made.text("architecture"), "features": made.record["features"],
+        "digest": made.text("digest"), "built_at": made.text("built"), "directory": str(made.directory),
+        "suite": suite,
+    }  # fmt: skip

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.model.cluster import Cluster
+    from deepopsctl.model.json_objects import PeopleObject, PeopleParts
     from deepopsctl.model.people import People, Person
     from deepopsctl.status.directory_members import Member
 
@@ -161,10 +162,11 @@ def _sync(settings: Settings, options: Mapping[str, Any], *, cancel: Sequence[st
 @click.pass_obj
 def list_people(settings: Settings, /, *, as_json: bool, **options: Any) -> int:
     """List the users of people.yml, and those of its directory service that the first controller knows."""
-    from deepopsctl.cli.output import SCHEMA, emit_json, info, show, show_warning, table
+    from deepopsctl.cli.output import emit_json, info, show, show_warning, table
     from deepopsctl.cli.passwords import ask_login
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.errors import ExitCode, Problem, UnreachableError
+    from deepopsctl.model.json_objects import SCHEMA
     from deepopsctl.status.directory_members import directory_members
 
     directory: ClusterDir = ClusterDir.open(settings.directory)
@@ -177,8 +179,9 @@ def list_people(settings: Settings, /, *, as_json: bool, **options: Any) -> int:
         show_warning(Problem("directory service", error.message, error.hint))
         code = error.exit_code
     if as_json:
-        document = _document(everybody, members, _today())
-        emit_json({"schema": SCHEMA, "command": "people list", "ok": code == ExitCode.OK, **document})
+        parts = _document(everybody, members, _today())
+        document: PeopleObject = {"schema": SCHEMA, "command": "people list", "ok": code == ExitCode.OK, **parts}
+        emit_json(document)
         return code
     if everybody is None or not (everybody.people or everybody.directory):
         info("people.yml is still empty: deepopsctl people add-group, then people add")
@@ -202,7 +205,7 @@ def list_people(settings: Settings, /, *, as_json: bool, **options: Any) -> int:
     return code
 
 
-def _document(people: People | None, members: Sequence[Member], today: date) -> dict[str, object]:
+def _document(people: People | None, members: Sequence[Member], today: date) -> PeopleParts:
     if people is None:
         return {"groups": [], "people": [], "directory": []}
     return {
@@ -256,6 +259,7 @@ def _edit(settings: Settings, change: Callable[[str, Cluster], str], done: str) 
     """Change people.yml and the inventory; the lock of runs keeps two from doing so at once."""
     from deepopsctl.cli.output import info
     from deepopsctl.cluster.directory import ClusterDir
+    from deepopsctl.cluster.editor_schemas import first_line
     from deepopsctl.cluster.spec import load_spec
     from deepopsctl.environment.edit import NEW
     from deepopsctl.files import write_atomic
@@ -268,7 +272,7 @@ def _edit(settings: Settings, change: Callable[[str, Cluster], str], done: str) 
         cluster = load_spec(directory.spec)
         exists = directory.people.exists() and directory.people.stat().st_size > 0
         problems = Problems()
-        text = (read_source(directory.people, NAME, problems) if exists else NEW) or ""
+        text = (read_source(directory.people, NAME, problems) if exists else first_line("people") + NEW) or ""
         problems.raise_if_any()
         result = change(text, cluster)
         if result != text:

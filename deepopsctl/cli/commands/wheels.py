@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.cluster.ssh_login import Login
     from deepopsctl.environment.wheels import Target
+    from deepopsctl.model.json_objects import WheelEntry, WheelsObject
 
 PLAYBOOK = "operate/users/wheels"
 _PATIENCE_S = 60
@@ -76,16 +77,18 @@ def add(settings: Settings, /, requirements: tuple[str, ...], *, as_json: bool, 
 @click.pass_obj
 def list_wheels(settings: Settings, /, *, as_json: bool) -> int:
     """List the wheels that were added, with their hashes."""
-    from deepopsctl.cli.output import SCHEMA, emit_json, show, table
+    from deepopsctl.cli.output import emit_json, show, table
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.environment.wheels import read
+    from deepopsctl.model.json_objects import SCHEMA
 
     listed = read(ClusterDir.open(settings.directory).path)
     if as_json:
-        entries = [
+        entries: list[WheelEntry] = [
             {"name": each.name, "version": each.version, "file": each.file, "sha256": each.sha256} for each in listed
         ]
-        emit_json({"schema": SCHEMA, "command": "wheels list", "ok": True, "wheels": entries})
+        document: WheelsObject = {"schema": SCHEMA, "command": "wheels list", "ok": True, "wheels": entries}
+        emit_json(document)
         return 0
     for line in table(["package", "version", "file"], [[each.name, each.version, each.file] for each in listed], ()):
         show(line)
