@@ -98,6 +98,7 @@ class TestReported:
         result = classes(gpu01=answer(), gpu02=answer(), gpu03=answer(areas={"packages": "2"}))
 
         assert result.like == {"gpu02": "gpu01"}
+        assert result.others == ("gpu03 is not the same as gpu01: packages",)
         assert result.variable() == {"gpu02": {"node": "gpu01", "meminfo": "MemTotal: 1024 kB"}}
 
     @pytest.mark.parametrize("other", [answer(areas={}), [{"deepops": {}}], answer(meminfo=1, room=3)])
