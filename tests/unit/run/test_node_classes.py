@@ -65,6 +65,11 @@ class TestDeclared:
     def test_nodes_of_one_entry_of_cluster_yml_are_declared_the_same(self, directory: ClusterDir) -> None:
         assert same(directory) == [{"gpu01", "gpu02", "gpu03"}, {"cpu01", "cpu02"}, {"login1", "login2"}]
 
+    def test_an_edited_cluster_yml_is_no_reason_to_check_all(self, directory: ClusterDir) -> None:
+        directory.hosts.write_text("of before", encoding="utf-8")
+
+        assert len(same(directory, inventory="of now")) == 3
+
     @pytest.mark.parametrize("text", ["x: gpu03", "x: 'gpu03:9100'", "x: gpu03.example.com", "x: 192.0.2.13"])
     def test_one_that_a_setting_names_is_alone(self, directory: ClusterDir, text: str) -> None:
         directory.settings.write_text(f"{text}\n", encoding="utf-8")
