@@ -68,7 +68,8 @@ class _Verified:
 class Classes:
     """What the first answers say: nodes that another one is checked for, and what is known of all by then.
 
-    `like` is the checked node by node; `memory` and `hostnames` are those nodes' own.
+    `like` is the checked node by node; `memory` and `hostnames` are those nodes' own. `others` are sentences about
+    nodes that declare what another one does, and do not report the same.
     """
 
     like: Mapping[str, str] = field(default_factory=dict)
@@ -77,6 +78,7 @@ class Classes:
     blocked: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
     silent: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    others: tuple[str, ...] = ()
 
     def variable(self) -> dict[str, dict[str, str]]:
         """What the playbooks take for what these nodes would have answered."""
@@ -176,7 +178,18 @@ def form(declared: Mapping[str, tuple[object, ...]], replies: questions.Replies)
         blocked=_folded(blocked),
         warnings=_folded(warnings),
         silent=replies.silent,
+        others=tuple(_others(declared, facts)),
     )
+
+
+def _others(declared: Mapping[str, tuple[object, ...]], facts: Mapping[str, _Facts]) -> Iterator[str]:
+    """In what areas nodes differ from the first that declares the same."""
+    first: dict[tuple[object, ...], str] = {}
+    for name in (name for name in declared if name in facts and facts[name].areas):
+        other = first.setdefault(declared[name], name)
+        mine, its = facts[name].areas, facts[other].areas
+        if areas := [area for area in mine if mine[area] != its.get(area)]:
+            yield f"{name} is not the same as {other}: {', '.join(areas)}"
 
 
 def verify(

@@ -190,7 +190,7 @@ def known(request: RunRequest, cluster: Cluster, memory: Memory) -> Questions:
     its components up to the first that is not known. Of other requests, a node whose questions are not known is asked
     for a sign of life.
     """
-    nodes, controller = reachable_nodes(request, cluster), cluster.controllers[0].name
+    nodes, controller = _nodes(request, cluster), cluster.controllers[0].name
     if request.playbooks == (SLURM_INFO,):
         return {node.name: (Question(INFO, _SLURM),) for node in nodes if node.name == controller}
     if kind := _KINDS.get(request.playbooks):
@@ -234,12 +234,18 @@ def nodes_left(asked: Questions, replies: Replies) -> tuple[str, ...]:
     return tuple(name for name in asked if name not in replies.answers and name not in replies.silent)
 
 
+def _nodes(request: RunRequest, cluster: Cluster) -> tuple[Node, ...]:
+    """The nodes that can be asked what was worked out from the inventory as it is."""
+    hosts = request.directory.hosts
+    if request.inventory and request.inventory != hosts.read_text(encoding="utf-8"):
+        return ()
+    return reachable_nodes(request, cluster)
+
+
 def reachable_nodes(request: RunRequest, cluster: Cluster) -> tuple[Node, ...]:
     """The nodes of a request that can be asked as Ansible would; none where the site has ways of its own."""
     directory, variables = request.directory, request.user_vars
     if request.ssh_password is not None or request.verbosity:
-        return ()
-    if request.inventory and request.inventory != directory.hosts.read_text(encoding="utf-8"):
         return ()
     if (directory.path / "ansible.cfg").exists() or any(name.startswith("ANSIBLE_") for name in os.environ):
         return ()

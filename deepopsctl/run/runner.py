@@ -390,6 +390,8 @@ class _Run:
         self._classes = classes = node_classes.ask(request, cluster, declared, content, stopped)
         for problem in classes.blocked:
             self.on_event(ModuleMessage(f"blocked: {fold(problem.nodes)}: {problem.message}"))
+        for text in classes.others:
+            self.on_event(ModuleMessage(text))
         self._warn(classes.warnings)
         self._report(questions.Replies({}, classes.silent))
         if not classes.like and not classes.silent:

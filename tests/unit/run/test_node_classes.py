@@ -65,6 +65,11 @@ class TestDeclared:
     def test_nodes_of_one_entry_of_cluster_yml_are_declared_the_same(self, directory: ClusterDir) -> None:
         assert same(directory) == [{"gpu01", "gpu02", "gpu03"}, {"cpu01", "cpu02"}, {"login1", "login2"}]
 
+    def test_an_edited_cluster_yml_is_no_reason_to_check_all(self, directory: ClusterDir) -> None:
+        directory.hosts.write_text("of before", encoding="utf-8")
+
+        assert len(same(directory, inventory="of now")) == 3
+
     @pytest.mark.parametrize("text", ["x: gpu03", "x: 'gpu03:9100'", "x: gpu03.example.com", "x: 192.0.2.13"])
     def test_one_that_a_setting_names_is_alone(self, directory: ClusterDir, text: str) -> None:
         directory.settings.write_text(f"{text}\n", encoding="utf-8")
@@ -98,6 +103,7 @@ class TestReported:
         result = classes(gpu01=answer(), gpu02=answer(), gpu03=answer(areas={"packages": "2"}))
 
         assert result.like == {"gpu02": "gpu01"}
+        assert result.others == ("gpu03 is not the same as gpu01: packages",)
         assert result.variable() == {"gpu02": {"node": "gpu01", "meminfo": "MemTotal: 1024 kB"}}
 
     @pytest.mark.parametrize("other", [answer(areas={}), [{"deepops": {}}], answer(meminfo=1, room=3)])

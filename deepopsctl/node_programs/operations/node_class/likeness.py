@@ -37,6 +37,12 @@ CHANGING = re.compile(r"^(CPU.*MHz|BogoMIPS).*$\n?", re.MULTILINE)
 MODULES = re.compile(
     r"^(nvidia\w*|nouveau|gdrdrv|mlx\w*|ib_\w+|rdma\w*|knem|xpmem|lustre|beegfs|ceph|nfsd?) ", re.MULTILINE
 )
+# what a deploy configures, or what may be in its place
+DAEMONS = re.compile(
+    r"(slurm|munge|chrony|ntp|systemd-timesyncd|maria|mysql|nfs|rpc|sss|nscd|nslcd|autofs|ssh|nvidia|dcgm|docker|containerd"
+    r"|prometheus|node[_-]exporter|grafana|alertmanager|squid|apt-cacher|beegfs|lustre|gluster|ceph|firewalld|ufw|nftables)"
+    r"[\w-]*\.service\Z"
+)
 PSEUDO = re.compile(r"/(proc|sys|dev|run)(/|\Z)")
 
 
@@ -136,9 +142,8 @@ def services() -> Iterator[str]:
     running = command.run(
         ["systemctl", "list-units", "--plain", "--no-legend", "--type=service", "--state=running"], 10
     )
-    names = {line.split()[0] for line in running.output.splitlines() if line.split()}
-    # of a template, as a login's, instances come and go
-    yield " ".join(sorted(name for name in names if "@" not in name))
+    # others, as a start's and a login's, come and go
+    yield " ".join(sorted({name for name in running.output.split() if DAEMONS.match(name)}))
     yield from sorted(f"{each.path} {each.type}" for each in mount_table.read() if not PSEUDO.match(each.path))
 
 
