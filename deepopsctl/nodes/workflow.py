@@ -60,10 +60,6 @@ class Operator(Protocol):
 class StoppedError(DeepOpsError):
     """The command stopped early; the message says what is unchanged, the hint how to continue."""
 
-    def __init__(self, message: str, hint: str, exit_code: ExitCode = ExitCode.FAILED) -> None:
-        super().__init__(message, hint)
-        self.exit_code = exit_code
-
 
 @dataclass(slots=True)
 class Report:

@@ -66,7 +66,7 @@ class TestDeclared:
         assert same(directory) == [{"gpu01", "gpu02", "gpu03"}, {"cpu01", "cpu02"}, {"login1", "login2"}]
 
     def test_an_edited_cluster_yml_is_no_reason_to_check_all(self, directory: ClusterDir) -> None:
-        directory.hosts.write_text("of before", encoding="utf-8")
+        directory.hosts.write_text("the last run", encoding="utf-8")
 
         assert len(same(directory, inventory="of now")) == 3
 
