@@ -33,7 +33,7 @@ COMMANDS = MappingProxyType({
     "deploy": "Install and configure components on the nodes.",
     "validate": "Run validation jobs through Slurm.",
     "status": "Show nodes, jobs, versions, drift and the last runs.",
-    "usage": "Show what accounts used and their shares, in reference GPU units.",
+    "usage": "Show use and shares of accounts, in reference GPU units.",
     "docs": "Write the user guide of this cluster.",
     "logs": "Show collected node logs.",
     "people": "Add, list and expire users of people.yml.",
