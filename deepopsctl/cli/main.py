@@ -39,6 +39,7 @@ COMMANDS = MappingProxyType({
     "people": "Add, list and expire users of people.yml.",
     "packages": "Build packages once, and serve them from a signed repository.",
     "wheels": "Fetch and list Python wheels for users.",
+    "environments": "Lock, list and remove environments of Python packages.",
     "node": "Add, remove, replace, drain or resume nodes.",
     "secrets": "Rotate the cluster's keys and passwords while jobs run.",
     "backup": "Back up the accounting database and slurmctld's state.",

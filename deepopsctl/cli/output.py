@@ -7,16 +7,16 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TextIO
 
 import click
 
 from deepopsctl.errors import DeepOpsError, InputError, Problem
+from deepopsctl.model.json_objects import SCHEMA, Answer, Fault, Refusal
 from deepopsctl.text.printable import coloured, printable
 
-SCHEMA = 1
 # of many similar problems
 _FEW = 10
 # a word with a digit or a dot in it: a line, an address, a node
@@ -25,22 +25,27 @@ _VARYING = re.compile(r"[^\s:;,]*[0-9.][^\s:;,]*")
 _CONTROL = re.compile("[\x7f-\x9f\ud800-\udfff\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
-def emit_json(document: Mapping[str, object]) -> None:
-    """Print exactly one JSON object on stdout."""
+def emit_json(document: Answer | Refusal) -> None:
+    """Print exactly one JSON object on stdout: one of model/json_objects.py."""
+    _print(json_text(document))
+
+
+def json_text(document: Answer | Refusal) -> str:
+    """Its text, in which nothing is left that a terminal obeys."""
     text = json.dumps(document, ensure_ascii=False)
-    _print(_CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
+    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def errors_object(error: DeepOpsError) -> dict[str, object]:
+def errors_object(error: DeepOpsError) -> Refusal:
     """The JSON object of a refused command (DESIGN, section 5)."""
     if isinstance(error, InputError):
         return refusal_object((p.where, p.message, p.hint) for p in error.problems)
     return refusal_object([("", error.message, error.hint)])
 
 
-def refusal_object(problems: Iterable[tuple[str, str, str]]) -> dict[str, object]:
+def refusal_object(problems: Iterable[tuple[str, str, str]]) -> Refusal:
     """The same from (where, message, hint)."""
-    errors = [{"where": where, "message": message, "hint": hint} for where, message, hint in problems]
+    errors: list[Fault] = [{"where": where, "message": message, "hint": hint} for where, message, hint in problems]
     return {"schema": SCHEMA, "ok": False, "errors": errors}
 
 

@@ -15,11 +15,13 @@ from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.content import components
 from deepopsctl.errors import DeepOpsError, ExitCode
 from deepopsctl.model.cluster import Cluster, Node, Role
+from deepopsctl.model.json_objects import SCHEMA, WorkflowObject
 from deepopsctl.nodes.wait_for_jobs import slurm_now
+from deepopsctl.report.model import entries_of
 from deepopsctl.run.claim import PLAYBOOK as CLAIM, OutdatedError, died_here, parse_answer
 from deepopsctl.run.events import Totals
 from deepopsctl.run.lock import ClusterBusyError, cluster_lock
-from deepopsctl.run.outcome import COUNTS, SCHEMA, Failure, RunOutcome, Verdict
+from deepopsctl.run.outcome import COUNTS, FAULT, Failure, RunOutcome, Verdict, chosen
 from deepopsctl.run.questions import SLURM_INFO
 from deepopsctl.run.request import RunRequest
 from deepopsctl.run.workspace import Workspace
@@ -108,11 +110,11 @@ class Report:
         """Everything that failed, in order."""
         return tuple(failure for outcome in self.outcomes for failure in outcome.summary.failures)
 
-    def as_object(self) -> dict[str, object]:
+    def as_object(self) -> WorkflowObject:
         """The JSON object."""
         slowest = [entry for outcome in self.outcomes for entry in outcome.summary.slowest]
         sentences = [sentence for outcome in self.outcomes for sentence in outcome.summary.warnings]
-        document: dict[str, object] = {
+        document: WorkflowObject = {
             "schema": SCHEMA,
             "command": self.command,
             "ok": self.exit_code is ExitCode.OK,
@@ -120,18 +122,15 @@ class Report:
             "run": self.outcomes[0].run_id if self.outcomes else "",
             "runs": [outcome.run_id for outcome in self.outcomes],
             "elapsed_s": self.elapsed_s,
-            "hosts": {host: {name: getattr(t, name) for name in COUNTS} for host, t in self.hosts.items()},
-            "failures": [
-                {key: getattr(failure, key) for key in ("host", "component", "task", "message", "hint")}
-                for failure in self.failures
-            ],
+            "hosts": {host: chosen(totals, COUNTS) for host, totals in self.hosts.items()},
+            "failures": [chosen(failure, FAULT) for failure in self.failures],
             "slowest": [
                 {"task": task, "elapsed_s": elapsed} for task, elapsed in sorted(slowest, key=lambda e: -e[1])[:5]
             ],
             "warnings": [*dict.fromkeys([*sentences, *self.warnings])],
         }
         if self.checks:
-            document["checks"] = [check.to_dict() for check in self.checks]
+            document["checks"] = entries_of(self.checks)
         if self.stopped:
             document["stopped"] = {"message": self.stopped.message, "hint": self.stopped.hint}
         return document

@@ -15,6 +15,7 @@ from deepopsctl.content import content_dir
 from deepopsctl.environment import (
     accounts,
     directory as directory_service,
+    environments,
     homes,
     modules,
     proxy,
@@ -137,6 +138,18 @@ def environment_declared_modules(
 ) -> dict[str, Any]:
     """Templates, packages, and files of packages: {templates, packages, fetched, archives}."""
     return _refusing(modules.declared_modules, declared, directory, lines, distributed)
+
+
+def environments_on_nodes(
+    setting: Mapping[str, Any], cluster_directory: str, declared: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Every version of the environments of Python packages, by the locks of the cluster directory."""
+    return _refusing(environments.on_nodes, setting, Path(cluster_directory), declared)
+
+
+def environments_templates(versions: Sequence[Mapping[str, Any]], directory: str) -> list[dict[str, Any]]:
+    """Files of a node with these versions, for M(deepopsctl.cluster.node_state)."""
+    return environments.templates(versions, directory)
 
 
 def environment_proxy(

@@ -46,6 +46,7 @@ def deploy(settings: Settings, /, components: tuple[str, ...], *, as_json: bool,
 
     Nothing is changed where it is up to date; jobs keep running. Unreachable nodes are skipped (exit code 4).
     """
+    from deepopsctl.cli.commands.environments import lock_outdated
     from deepopsctl.cli.components import check_names, choose
     from deepopsctl.cli.execute import run_and_report, run_request
     from deepopsctl.cli.variables import parse_extra_vars
@@ -79,6 +80,8 @@ def deploy(settings: Settings, /, components: tuple[str, ...], *, as_json: bool,
         extra_vars={"deepops_hold_waiting": options["hold_waiting"]},
         claim={"break_lock": options["break_lock"], "replace_newer": options["replace_newer"]},
     )
+    if "environment" in wanted and cluster.has_environment and not options["check"]:
+        lock_outdated(settings, directory, request.login)
     return run_and_report(request, limit.hosts, verbosity=settings.verbosity, as_json=as_json)
 
 

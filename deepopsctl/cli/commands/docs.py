@@ -8,13 +8,25 @@ import click
 
 from deepopsctl.cli.main import Settings
 from deepopsctl.cli.options import json_option
+from deepopsctl.model.json_objects import FilesObject
 
+SCHEMAS = ("cluster", "people", "output")
 MARKDOWN, HTML = "user-guide.md", "user-guide.html"
 
 
 @click.group()
 def docs() -> None:
     """Write documents about this cluster."""
+
+
+@docs.command()
+@click.argument("name", type=click.Choice(SCHEMAS))
+def schema(name: str) -> None:
+    """Print the JSON Schema of cluster.yml, of people.yml, or of what --json prints (output)."""
+    from deepopsctl.cli.output import show
+    from deepopsctl.cluster.editor_schemas import text_of
+
+    show(text_of(name).rstrip())
 
 
 @docs.command()
@@ -34,12 +46,13 @@ def users(settings: Settings, /, *, output: Path, as_json: bool) -> int:
     Made from cluster.yml, people.yml, hardware.yml and the settings: names, partitions, limits, file systems, modules,
     examples. Nodes are not asked.
     """
-    from deepopsctl.cli.output import SCHEMA, emit_json, info
+    from deepopsctl.cli.output import emit_json, info
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.cluster.settings import site_values
     from deepopsctl.environment.modules import names_of_site
     from deepopsctl.environment.user_guide import render_html, render_markdown
     from deepopsctl.files import write_atomic
+    from deepopsctl.model.json_objects import SCHEMA
     from deepopsctl.slurm.conf import RESERVE, RESERVE_PERCENT
     from deepopsctl.slurm.hardware import load_hardware
     from deepopsctl.ssh.client_config import users_config
@@ -63,7 +76,9 @@ def users(settings: Settings, /, *, output: Path, as_json: bool) -> int:
     for path, text in written.items():
         write_atomic(path, text, 0o644)
     if as_json:
-        emit_json({"schema": SCHEMA, "command": "docs users", "ok": True, "files": [str(path) for path in written]})
+        files = [str(path) for path in written]
+        document: FilesObject = {"schema": SCHEMA, "command": "docs users", "ok": True, "files": files}
+        emit_json(document)
     else:
         info("\n".join(f"written: {path}" for path in written))
     return 0

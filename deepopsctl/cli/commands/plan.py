@@ -23,6 +23,7 @@ from deepopsctl.cli.options import (
 @click.option("--diff", is_flag=True, help="Show full differences of all files, also of new ones.")
 @click.option("--exit-code", is_flag=True, help="Exit with 1 if anything would change, as git diff does.")
 @click.option("-e", "--extra-vars", multiple=True, metavar="KEY=VALUE|@FILE", help="Set a variable, as in Ansible.")
+@click.option("--every-node", is_flag=True, help="Check each node, also where others report the same before a deploy.")
 @click.option("--full", is_flag=True, help="Check everything, even where nothing changed since the last deploy.")
 @duration_option("0", "Stop after this time: 90s, 2h.")
 @click.option("--forks", type=click.IntRange(1, 10_000), help="Nodes in parallel.  [default: by cores, 25 to 100]")
@@ -63,6 +64,7 @@ def plan(settings: Settings, /, components: tuple[str, ...], *, as_json: bool, *
         command=COMMAND,
         limit=limit.text,
         check=True,
+        by_class=not options["every_node"],
         timeout=options["timeout"],
         user_vars=parse_extra_vars(options["extra_vars"], content),
         content=content,
