@@ -162,10 +162,10 @@ def _newest_image() -> str:
     listed = subprocess.run(
         ["podman", "images", "--format", "{{.Repository}}:{{.Tag}}"], capture_output=True, text=True, check=True
     )
-    found = [name for name in listed.stdout.split() if "deepopsctl-lab:debian13-" in name]
-    if not found:
+    images = [name for name in listed.stdout.split() if "deepopsctl-lab:debian13-" in name]
+    if not images:
         raise SystemExit("no image of a lab with Debian 13: `deepopsctl lab up` makes one")
-    return found[0]
+    return images[0]
 
 
 def _with_slurm(image: str) -> str:

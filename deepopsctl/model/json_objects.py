@@ -84,6 +84,7 @@ class ChangeEntry(TypedDict):
     policy: NotRequired[str]
     diff: NotRequired[str]
     new: NotRequired[bool]
+    same_as: NotRequired[str]
 
 
 class RunParts(TypedDict):
@@ -129,6 +130,7 @@ class PlanObject(RunObject):
     blocked: list[BlockedEntry]
     unknown: list[str]
     restarts: int
+    same_as: dict[str, str]
     jobs: list[JobEntry]
 
 
@@ -441,6 +443,30 @@ class WheelsObject(Answer):
     wheels: list[WheelEntry]
 
 
+class EnvironmentEntry(TypedDict):
+    """A version of an environment that has a lock; `wheels` is how many it has."""
+
+    name: str
+    version: str
+    default: bool
+    declared: bool
+    python: str
+    packages: list[str]
+    wheels: int
+
+
+class EnvironmentsObject(Answer):
+    """The versions of environments."""
+
+    environments: list[EnvironmentEntry]
+
+
+class LockedObject(Answer):
+    """The versions that were locked, as modules."""
+
+    locked: list[str]
+
+
 class NoteEntry(TypedDict):
     """Something of an imported file."""
 
@@ -673,6 +699,9 @@ OBJECTS: Mapping[str, tuple[type, ...]] = MappingProxyType(
         "packages list": (BuildsObject,),
         "wheels-add": (RunObject,),
         "wheels list": (WheelsObject,),
+        "environments lock": (LockedObject,),
+        "environments list": (EnvironmentsObject,),
+        "environments-remove": (RunObject,),
         "node add": (WorkflowObject,),
         "node remove": (WorkflowObject,),
         "node replace": (WorkflowObject,),

@@ -60,7 +60,8 @@ class HostStarted:
 class Change:
     """One thing that changes on one host; `host` is empty where it is a file of the cluster directory itself.
 
-    `diff` is a complete unified diff; only check mode has one. `new` marks a file that did not exist.
+    `diff` is a complete unified diff; only check mode has one. `new` marks a file that did not exist. `same_as` names
+    the node that was checked in its place, and has the difference.
     """
 
     host: str
@@ -72,6 +73,7 @@ class Change:
     policy: str = ""
     diff: str = ""
     new: bool = False
+    same_as: str = ""
 
     @property
     def what(self) -> tuple[str, str, str]:

@@ -75,6 +75,27 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong with some nodes, and what to do."""
+
+    nodes: tuple[str, ...]
+    message: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SameNodes:
+    """Nodes that a plan did not check, because another one is the same, and why a deploy would not work somewhere.
+
+    `like` is the checked node by node, `hostnames` what these nodes are called now.
+    """
+
+    like: Mapping[str, str] = field(default_factory=dict)
+    hostnames: Mapping[str, str] = field(default_factory=dict)
+    blocked: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TaskResult:
     """What a module returned under the key `deepops`."""
 
@@ -138,6 +159,7 @@ class RunOutcome:
     stopped: Verdict | None = None
     at: str = ""
     pending: tuple[str, ...] = ()
+    same: SameNodes = field(default_factory=SameNodes)
 
     @property
     def run_id(self) -> str:

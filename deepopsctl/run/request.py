@@ -94,6 +94,8 @@ class RunRequest:
     ssh: Mapping[str, str] = field(default_factory=lambda: USUAL_SSH)
     inventory: str = ""
     patience_s: int = PATIENCE_S
+    # whether Ansible checks one of several nodes that are the same (node_classes.py)
+    by_class: bool = False
     # options of the claim: `break_lock`, `replace_newer`, `dead` holders
     claim: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
 

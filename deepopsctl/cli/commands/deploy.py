@@ -67,6 +67,7 @@ def deploy(settings: Settings, /, components: tuple[str, ...], *, as_json: bool,
 
     With the file of `plan --out`: deploy what was planned, or refuse if the plan would be another one by now.
     """
+    from deepopsctl.cli.commands.environments import lock_outdated
     from deepopsctl.cli.commands.plan import make_plan, show_plan
     from deepopsctl.cli.components import check_names, choose
     from deepopsctl.cli.execute import run_and_report, run_request
@@ -78,7 +79,7 @@ def deploy(settings: Settings, /, components: tuple[str, ...], *, as_json: bool,
     from deepopsctl.run.plan_file import inputs_of, read_plan, require_same_changes, require_same_inputs
 
     content = content_dir(settings.content)
-    if (file := _plan_file(components, options)) is None:
+    if (file := _plan_file(components, options, content)) is None:
         check_names(components, content)
     directory = ClusterDir.open(settings.directory)
     user_vars = parse_extra_vars(options["extra_vars"], content)
@@ -91,6 +92,9 @@ def deploy(settings: Settings, /, components: tuple[str, ...], *, as_json: bool,
     tags = known_tags(options["tags"], wanted)
     limit = resolve_limit(options["limit"] or "", cluster)
     login = ask_login(options)
+    # what was planned has its locks
+    if "environment" in wanted and cluster.has_environment and not (options["check"] or stored):
+        lock_outdated(settings, directory, login)
     if options["ask"] or stored:
         fields = {"content": content, "user_vars": user_vars}
         result, _ = make_plan(settings, directory, options, wanted, limit, login, **fields)
@@ -123,17 +127,20 @@ def deploy(settings: Settings, /, components: tuple[str, ...], *, as_json: bool,
     return run_and_report(request, limit.hosts, verbosity=settings.verbosity, as_json=as_json)
 
 
-def _plan_file(words: tuple[str, ...], options: dict[str, Any]) -> Path | None:
+def _plan_file(words: tuple[str, ...], options: dict[str, Any], content: Path) -> Path | None:
     """The file of a plan, where one stands in the place of components."""
-    files = [Path(word) for word in words if "/" in word or Path(word).suffix == ".json" or Path(word).is_file()]
+    from deepopsctl.content import components
+
+    others = [word for word in words if word not in components(content)]
+    files = [Path(word) for word in others if "/" in word or Path(word).suffix == ".json" or Path(word).is_file()]
     if not files:
         if options["ask"] and options["check"]:
             raise click.UsageError("--ask and --check exclude each other: `plan` only shows")
         return None
     if len(words) > 1:
         raise click.UsageError("with the file of a plan, give nothing else: the components are in it")
-    if others := [f"--{name}" for name in _IN_PLAN if options[name]]:
-        raise click.UsageError(f"{', '.join(others)}: leave it out, {words[0]} says it")
+    if named := [f"--{name}" for name in _IN_PLAN if options[name]]:
+        raise click.UsageError(f"{', '.join(named)}: leave it out, {words[0]} says it")
     return files[0]
 
 

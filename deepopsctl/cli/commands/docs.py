@@ -90,13 +90,14 @@ def users(settings: Settings, /, *, output: Path, as_json: bool) -> int:
     cluster = directory.cluster()
     ssh = users_config(cluster, "YOUR-NAME")
     values = site_values(directory)
-    reserved = values.get(RESERVE)
+    reserved, containers = values.get(RESERVE), values.get("environment_containers")
     markdown = render_markdown(
         cluster,
         load_hardware(directory.hardware),
         ssh,
         names_of_site(values),
         reserved if isinstance(reserved, int) else RESERVE_PERCENT,
+        [str(each) for each in containers] if isinstance(containers, list) else (),
     )
     place = directory.path / output
     place.mkdir(parents=True, exist_ok=True)

@@ -39,6 +39,7 @@ CHANGES = 2
 )  # fmt: skip
 @click.option("--exit-code", is_flag=True, help="Exit with 2 if anything would change.")
 @click.option("-e", "--extra-vars", multiple=True, metavar="KEY=VALUE|@FILE", help="Set a variable, as in Ansible.")
+@click.option("--every-node", is_flag=True, help="Check each node, also where others report the same before a deploy.")
 @click.option("--full", is_flag=True, help="Check everything, even where nothing changed since the last deploy.")
 @duration_option("0", "Stop after this time: 90s, 2h.")
 @click.option("--forks", type=click.IntRange(1, 10_000), help="Nodes in parallel.  [default: by cores, 25 to 100]")
@@ -104,6 +105,7 @@ def make_plan(
         command=COMMAND,
         limit=limit.text,
         check=True,
+        by_class=not options["every_node"],
         timeout=options["timeout"],
         inventory=render_inventory(directory.cluster()),
         **fields,

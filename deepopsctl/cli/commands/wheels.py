@@ -56,7 +56,7 @@ def add(settings: Settings, /, requirements: tuple[str, ...], *, as_json: bool, 
     wanted = wheelhouse.checked(requirements, options["files"])
     directory = ClusterDir.open(settings.directory)
     login = ask_login(options)
-    node, target = _target(directory, login)
+    node, target = node_python(directory, login)
     if options["python"]:
         target = replace(target, python=wheelhouse.check_python(options["python"]))
     with TemporaryDirectory(prefix="deepopsctl-wheels-") as fetched:
@@ -95,8 +95,8 @@ def list_wheels(settings: Settings, /, *, as_json: bool) -> int:
     return 0
 
 
-def _target(directory: ClusterDir, login: Login) -> tuple[str, Target]:
-    """The first login node or controller that answers, and what it says of itself."""
+def node_python(directory: ClusterDir, login: Login) -> tuple[str, Target]:
+    """The first login node or controller that answers, and what wheels for its Python have to fit."""
     from deepopsctl.cli.output import show_warning
     from deepopsctl.environment.wheels import QUESTION, Target
     from deepopsctl.errors import DeepOpsError, Problem, UnreachableError

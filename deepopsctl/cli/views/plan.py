@@ -12,6 +12,7 @@ import click
 from deepopsctl.cli.views.run import failure_lines, left_out_lines
 from deepopsctl.run.events import Change
 from deepopsctl.run.plan import Group, Plan
+from deepopsctl.text.node_sets import fold
 
 # Without --diff: a difference longer than this is cut, and new files are only named.
 MAX_DIFF_LINES = 16
@@ -63,6 +64,9 @@ def plan_lines(plan: Plan, *, whole: bool, record: str) -> Iterator[str]:
         for title, changes in _sections(group.changes):
             yield from _section(title, changes, group, layout)
         yield ""
+    for checked, names in plan.same_as.items():
+        many = f" ({len(names)} nodes)" if len(names) > 1 else ""
+        yield f"not checked one by one (--every-node): {fold(names)}{many}, by what they report the same as {checked}"
     for entry in plan.blocked:
         yield _styled("blocked: ", "red") + (f"{entry.host}: " if entry.host else "") + entry.message
         if entry.hint:
