@@ -32,15 +32,9 @@ COMMANDS = MappingProxyType({
     "plan": "Show what deploy would change; change nothing.",
     "deploy": "Install and configure components on the nodes.",
     "validate": "Run validation jobs through Slurm.",
-<<<<<<< HEAD
-    "status": "Show nodes, jobs, components, versions, drift and the last runs.",
-    "usage": "Show what accounts used and their shares, in reference GPU units.",
-    "docs": "Write this cluster's user guide; show pages and schemas.",
-=======
     "status": "Show nodes, jobs, versions, drift and the last runs.",
     "usage": "Show use and shares of accounts, in reference GPU units.",
-    "docs": "Write the user guide of this cluster.",
->>>>>>> main
+    "docs": "Write this cluster's user guide; show pages and schemas.",
     "logs": "Show collected node logs.",
     "people": "Add, list and expire users of people.yml.",
     "packages": "Build packages once, and serve them from a signed repository.",
