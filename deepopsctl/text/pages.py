@@ -34,7 +34,7 @@ def section(text: str, anchor: str) -> str:
     lines = text.splitlines(keepends=True)
     headings = list(_headings(lines))
     for index, (start, level, title) in enumerate(headings):
-        if _slug(title) == anchor:
+        if slug(title) == anchor:
             end = next((line for line, below, _ in headings[index + 1 :] if below <= level), len(lines))
             return "".join(lines[start:end])
     return text
@@ -50,6 +50,6 @@ def _headings(lines: Iterable[str]) -> Iterator[tuple[int, int, str]]:
             yield number, len(match[1]), match[2]
 
 
-def _slug(title: str) -> str:
+def slug(title: str) -> str:
     """As the site and GitHub make it."""
     return re.sub(r"[^\w -]", "", title.lower()).strip().replace(" ", "-")

@@ -98,6 +98,7 @@ def users(settings: Settings, /, *, output: Path, as_json: bool) -> int:
         names_of_site(values),
         reserved if isinstance(reserved, int) else RESERVE_PERCENT,
         [str(each) for each in containers] if isinstance(containers, list) else (),
+        str(values.get("slurm_conf_contact") or ""),
     )
     place = directory.path / output
     place.mkdir(parents=True, exist_ok=True)
