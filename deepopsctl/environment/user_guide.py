@@ -66,10 +66,12 @@ def render_markdown(
     ssh: str,
     modules: Sequence[str] = (),
     reserve_percent: int = RESERVE_PERCENT,
+    containers: Sequence[str] = (),
 ) -> str:
     """The guide as Markdown; `ssh` is a configuration for its users, `modules` are those that the site has.
 
-    `reserve_percent` is the share of the memory that Slurm does not give to jobs.
+    `containers` is what starts containers in jobs, `reserve_percent` the share of the memory that Slurm does not give
+    to jobs.
     """
     partition = next((each for each in cluster.partitions if each.default), cluster.partitions[0])
     gpu_partition = next((each for each in (partition, *cluster.partitions) if _gpu_types(cluster, each)), None)
@@ -94,6 +96,7 @@ def render_markdown(
             spaces=[_space(cluster, mount) for mount in cluster.storage if mount.type is not StorageType.TMPFS],
             environment=with_environment,
             modules=modules,
+            containers=containers,
             monitoring=cluster.components is not None and "monitoring" in cluster.components,
         )
     )

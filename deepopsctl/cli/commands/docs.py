@@ -56,6 +56,7 @@ def users(settings: Settings, /, *, output: Path, as_json: bool) -> int:
     from deepopsctl.slurm.conf import RESERVE, RESERVE_PERCENT
     from deepopsctl.slurm.hardware import load_hardware
     from deepopsctl.ssh.client_config import users_config
+    from deepopsctl.text.answers import texts
 
     directory = ClusterDir.open(settings.directory)
     cluster = directory.cluster()
@@ -68,6 +69,7 @@ def users(settings: Settings, /, *, output: Path, as_json: bool) -> int:
         ssh,
         names_of_site(values),
         reserved if isinstance(reserved, int) else RESERVE_PERCENT,
+        texts(values.get("environment_containers")),
     )
     place = directory.path / output
     place.mkdir(parents=True, exist_ok=True)

@@ -109,6 +109,15 @@ def test_what_jobs_can_have_of_detected_hardware_is_in_the_table_of_partitions()
     assert "| `cpu` (default) | 2 | - | 64 | 250 GiB | no limit |" in text.splitlines()
 
 
+def test_containers_are_there_where_the_site_has_them() -> None:
+    parsed = parse_spec(SPEC, "cluster.yml")
+    text = render_markdown(parsed, {}, "", containers=["podman"])
+
+    assert "podman run --rm --device nvidia.com/gpu=all" in text
+    assert "ch-run" not in text
+    assert "## Containers" not in render_markdown(parsed, {}, "")
+
+
 def test_the_page_has_tables_and_no_markup_of_anybody_else() -> None:
     text = render_html(parse_spec(SPEC, "cluster.yml"), guide(SPEC) + "\n<script>alert(1)</script>\n")
 
