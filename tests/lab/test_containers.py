@@ -117,14 +117,14 @@ def test_lines_of_others_stay_and_ids_that_two_users_share_are_refused(cluster: 
         edit(
             cluster.directory / "people.yml",
             "groups: [def-lab]}]",
-            "groups: [def-lab]}, {name: bob, uid: 2002, groups: [def-lab]}]",
+            "groups: [def-lab]}, {name: carol, uid: 2002, groups: [def-lab]}]",
         )
         refused = cluster.deepopsctl("deploy", "environment", "--limit", "gpu01", ok=False)
         assert "both have the subordinate id 786500000" in refused.stdout + refused.stderr
     finally:
         cluster.root("gpu01", "sed -i /^daemon:/d /etc/subuid")
     cluster.deepopsctl("deploy", "environment")
-    assert "bob:786563072:65536" in cluster.root("gpu01", "cat /etc/subuid /etc/subgid").splitlines()
+    assert "carol:786563072:65536" in cluster.root("gpu01", "cat /etc/subuid /etc/subgid").splitlines()
 
 
 def test_a_second_deploy_changes_nothing(cluster: LabCluster) -> None:
