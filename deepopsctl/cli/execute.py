@@ -19,23 +19,29 @@ from deepopsctl.run.request import RunRequest
 
 
 def run_request(
-    settings: Settings, directory: ClusterDir, options: Mapping[str, Any], playbooks: tuple[str, ...], **fields: Any
+    settings: Settings,
+    directory: ClusterDir,
+    options: Mapping[str, Any],
+    playbooks: tuple[str, ...],
+    login: Login | None = None,
+    **fields: Any,
 ) -> RunRequest:
-    """A run of these playbooks with the options that commands share; asks for the passwords of -k and -K."""
+    """A run of these playbooks with the options that commands share.
+
+    Without a login that was asked for before, asks for the passwords of -k and -K.
+    """
+    login = login or ask_login(options)
     shared: dict[str, Any] = {
         "content": settings.content,
         # Ansible's own output replaces the progress
         "verbosity": settings.verbosity if settings.verbosity > 2 else 0,
         "forks": options.get("forks") or 0,
         "full": options.get("full", False),
-        **login_fields(ask_login(options)),
+        "user": login.user,
+        "ssh_password": login.password,
+        "become_password": login.sudo_password,
     }
     return RunRequest(directory, playbooks[0], more=playbooks[1:], **(shared | fields))
-
-
-def login_fields(login: Login) -> dict[str, str | None]:
-    """A login, by its names in RunRequest."""
-    return {"user": login.user, "ssh_password": login.password, "become_password": login.sudo_password}
 
 
 def run_and_report(request: RunRequest, hosts: tuple[str, ...] | None, *, verbosity: int, as_json: bool) -> int:

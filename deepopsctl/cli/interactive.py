@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from deepopsctl.checks.check import totals
-from deepopsctl.cli.execute import login_fields, run_request
+from deepopsctl.cli.execute import run_request
 from deepopsctl.cli.main import Settings
 from deepopsctl.cli.output import emit_json, info, show_problem
 from deepopsctl.cli.passwords import Passwords, read_passwords, terminable
@@ -117,10 +117,10 @@ def open_console(
     file, ask = options.get("password_file"), bool(options.get("ask_pass"))
     shown = user or cluster.access.user or "your own user"
     passwords = read_passwords(shown, file, ask_pass=ask, ask_become_pass=options["ask_become_pass"])
-    # beside --password-file, -k is of the first login to a new node, which gets the cluster's key
+    # with --password-file, -k is of the first login to a new node, which gets the cluster's key
     every_login = ask and "password_file" not in options
     login = Login(user, passwords.login if every_login else None, passwords.sudo)
-    base = run_request(settings, directory, {}, ("",), command=command, **login_fields(login))
+    base = run_request(settings, directory, {}, ("",), login, command=command)
     console = Console(
         directory, passwords, settings.verbosity, options["yes"], options.get("identity"),
         not (ask or file is not None), options.get("confirm") or "", user,

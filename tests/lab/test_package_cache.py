@@ -1,4 +1,4 @@
-"""One node keeps packages for all: the second node's come from it, nobody else is served, and apt works without it."""
+"""One node keeps packages for all: the second gets them from it, no one else is served, and apt works without it."""
 
 from __future__ import annotations
 

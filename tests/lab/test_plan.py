@@ -88,7 +88,7 @@ def test_a_deployed_cluster_has_nothing_to_do(cluster: LabCluster) -> None:
 def test_a_changed_partition_is_reconfigured_under_a_job_that_is_named(cluster: LabCluster, job: int) -> None:
     edit(cluster.directory / "cluster.yml", '"02:00:00"', '"1-00:00:00"')
 
-    planned = plan(cluster, "--exit-code", code=1)
+    planned = plan(cluster, "--exit-code", code=2)
     summary = cluster.deploy()
 
     assert changes(planned) == changes(summary)

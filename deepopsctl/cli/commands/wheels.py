@@ -45,7 +45,7 @@ def add(settings: Settings, /, requirements: tuple[str, ...], *, as_json: bool, 
     """
     from tempfile import TemporaryDirectory
 
-    from deepopsctl.cli.execute import login_fields, run_and_report, run_request
+    from deepopsctl.cli.execute import run_and_report, run_request
     from deepopsctl.cli.output import info
     from deepopsctl.cli.passwords import ask_login
     from deepopsctl.cluster.directory import ClusterDir
@@ -66,8 +66,8 @@ def add(settings: Settings, /, requirements: tuple[str, ...], *, as_json: bool, 
         info(f"{len(fetched_wheels)} wheels for Python {target.python} on {target.machine}, {len(new)} of them new")
         variables = {"deepops_wheels": [each.file for each in fetched_wheels], "deepops_wheels_from": fetched}
         request = run_request(
-            settings, directory, {}, (PLAYBOOK,), component="wheels", command="wheels-add", limit=node,
-            extra_vars=variables, **login_fields(login),
+            settings, directory, {}, (PLAYBOOK,), login, component="wheels", command="wheels-add", limit=node,
+            extra_vars=variables,
         )  # fmt: skip
         return run_and_report(request, (node,), verbosity=settings.verbosity, as_json=as_json)
 
