@@ -5,4 +5,4 @@ from __future__ import annotations
 SUITES = ("smoke", "gpu", "storage", "environment", "monitoring")
 BURNIN = "burnin"
 # load or interrupt the cluster: only where they are listed, never part of `all`
-EXPLICIT = (BURNIN, "ha")
+EXPLICIT = (BURNIN, "containers", "ha")

@@ -27,7 +27,8 @@ from deepopsctl.text.yaml_reader import PlainTagLoader, duplicate_keys, is_endle
 _SUFFIXES = frozenset({"", ".yml", ".yaml", ".json"})
 # a closer match is a typing error; other names are the site's own
 _NEAR = 0.85
-_NAME = re.compile(r"[a-z]\w+")
+# all but one have an underscore, which tells them from words in comments
+_NAME = re.compile(r"[a-z]\w*_\w+|\benvironments\b")
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # Ansible's own words (ansible.module_utils.parsing.convert_bool)
@@ -194,7 +195,7 @@ def known_names(content: Path) -> frozenset[str]:
     """All known settings: the product's defaults and the roles' options."""
     texts = [*content.glob("group_vars/all/*.yml"), *content.glob("roles/*/defaults/main.yml")]
     texts += content.glob("roles/*/meta/argument_specs.yml")
-    names = {name for path in texts for name in _NAME.findall(path.read_text(encoding="utf-8")) if "_" in name}
+    names = {name for path in texts for name in _NAME.findall(path.read_text(encoding="utf-8"))}
     return frozenset(names - RENAMED.keys())
 
 

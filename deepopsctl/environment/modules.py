@@ -35,6 +35,7 @@ def names_of_site(settings: Mapping[str, Any]) -> list[str]:
         *([f"StdEnv/{standard}"] if standard else []),
         *software,
         *mapping(declared),
+        *mapping(settings.get("environments", {})),
         *(f"cuda/{version}" for version in toolkits),
         *(["httpproxy"] if settings.get("environment_proxy_nodes") or settings.get("environment_http_proxy") else []),
     ]

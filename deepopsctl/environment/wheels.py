@@ -18,7 +18,7 @@ from deepopsctl.text.source import read_source, significant_lines
 # in the cluster directory; `sha256sum --check` reads it, too
 LIST = "wheels.sha256"
 _LINE = re.compile(r"([0-9a-f]{64})  ([A-Za-z0-9._+!-]+\.whl)")
-_PYTHON = re.compile(r"3\.[0-9]{1,2}")
+PYTHON = re.compile(r"3\.[0-9]{1,2}")
 # what a node prints of itself: Python, processor, C library
 QUESTION = (
     "import os, platform, sys; "
@@ -81,21 +81,21 @@ class Wheel:
 
 def check_python(version: str) -> str:
     """A version as pip takes it."""
-    if not _PYTHON.fullmatch(version):
+    if not PYTHON.fullmatch(version):
         raise InputError.single("--python", f"{version} is not a version of Python", "for example 3.13")
     return version
 
 
-def checked(requirements: Sequence[str], files: Iterable[Path]) -> list[str]:
+def checked(requirements: Sequence[str], files: Iterable[Path], where: str = "wheels add") -> list[str]:
     """The requirements of arguments and files, as pip gets them: names and versions, and nothing that it would follow.
 
     An InputError names each line that is something else: an option, an address, a path.
     """
-    problems, lines = Problems(), [("wheels add", text) for text in requirements]
+    problems, lines = Problems(), [(where, text) for text in requirements]
     for path in files:
         text = read_source(path, str(path), problems) or ""
         lines += [(f"{path}:{number}", line) for number, line in significant_lines(text)]
-    result = [_checked(text.strip(), where, problems) for where, text in lines]
+    result = [_checked(text.strip(), place, problems) for place, text in lines]
     problems.raise_if_any()
     return list(dict.fromkeys(result))
 
@@ -136,11 +136,12 @@ def fetch(requirements: Sequence[str], target: Target, directory: Path, *, deps:
     ]  # fmt: skip
     done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise _failure(done.stderr)
+        raise failure(done.stderr)
     return sorted(path for path in directory.iterdir() if WHEEL.fullmatch(path.name))
 
 
-def _failure(errors: str) -> DeepOpsError:
+def failure(errors: str) -> DeepOpsError:
+    """What pip's error text says, and what to do."""
     if NO_PROGRAM in errors:
         return DeepOpsError(
             "pip was led to a source, which would be built here: nothing was fetched",

@@ -24,6 +24,8 @@ CODE = Path(deepopsctl.__file__).parent
 # hardware.yml is handled separately: a deploy may write it, which is not a change of the desired state
 CLUSTER = ("cluster.yml", "people.yml")
 SETTINGS = ("inventory/group_vars", "inventory/host_vars")
+# made from the setting `environments`, and part of it
+LOCKS = ("environments", "environments")
 # users reach nodes from login nodes by the pinned keys
 PINNED = ("known_hosts",)
 # in `runs`
@@ -61,7 +63,16 @@ def read_inputs(content: Path, directory: Path, variables: Sequence[object]) -> 
                 total.update(f"{len(where)}:{len(data)}:".encode() + where.encode() + data)
             else:
                 settings[where] = named
-    return Inputs(total.hexdigest(), settings)
+    return Inputs(total.hexdigest(), {**settings, **_locks(directory)})
+
+
+def _locks(directory: Path) -> dict[str, Blocks]:
+    """The locks of environments: each counts as a part of their setting."""
+    place, setting = LOCKS
+    return {
+        path.relative_to(directory).as_posix(): {setting: hashlib.sha256(path.read_bytes()).hexdigest().encode()}
+        for path in _files([directory / place])
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +121,8 @@ def changed_settings(directory: Path, memory: Path) -> tuple[str, ...]:
     if last is None:
         return ()
     named = ((path, blocks(path.read_bytes()) or {}) for path in _files(directory / part for part in SETTINGS))
-    now = Inputs("", {path.relative_to(directory).as_posix(): each for path, each in named}).hashes()
+    settings = {path.relative_to(directory).as_posix(): each for path, each in named}
+    now = Inputs("", {**settings, **_locks(directory)}).hashes()
     changed = {key for key, _ in now.items() ^ last.settings.items()}
     return tuple(sorted({key.rpartition(" ")[2] for key in changed}))
 

@@ -15,11 +15,13 @@ from deepopsctl.content import content_dir
 from deepopsctl.environment import (
     accounts,
     directory as directory_service,
+    environments,
     homes,
     modules,
     proxy,
     reserved_names,
     spaces as spaces_of_users,
+    subordinate_ids,
     wheels,
 )
 from deepopsctl.node_programs._shared import identities
@@ -138,6 +140,18 @@ def environment_declared_modules(
     return _refusing(modules.declared_modules, declared, directory, lines, distributed)
 
 
+def environments_on_nodes(
+    setting: Mapping[str, Any], cluster_directory: str, declared: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Every version of the environments of Python packages, by the locks of the cluster directory."""
+    return _refusing(environments.on_nodes, setting, Path(cluster_directory), declared)
+
+
+def environments_templates(versions: Sequence[Mapping[str, Any]], directory: str) -> list[dict[str, Any]]:
+    """Files of a node with these versions, for M(deepopsctl.cluster.node_state)."""
+    return environments.templates(versions, directory)
+
+
 def environment_proxy(
     expressions: Iterable[object], host: str, nodes: Iterable[str], addresses: Mapping[str, str] | None, port: int
 ) -> dict[str, Any]:
@@ -161,6 +175,13 @@ def environment_proxy_allowed(
     """Names of the hosts that the proxies let pass."""
     own = [*nodes, *(addresses or {}).values()]
     return _refusing(proxy.allowed, list(hosts), services, list(chosen), own)
+
+
+def environment_subordinate_ids(
+    people: Mapping[str, Any] | None, directory: Mapping[str, Any] | None, first: int, login: str
+) -> str:
+    """The lines of subuid(5) for all users, and for who deploys and validates."""
+    return _refusing(subordinate_ids.block, people or {}, directory or {}, int(first), login)
 
 
 def example_files(directory: str) -> list[dict[str, str]]:

@@ -353,6 +353,21 @@ def ask(cluster: LabCluster, job: str) -> dict[str, Any]:
     return answer
 
 
+def named(cluster: LabCluster, job: str, key: str, text: str) -> dict[str, Any]:
+    """The first answer that names a cause, with a text in it or in its advice: Slurm's own reason comes late."""
+    answers: list[dict[str, Any]] = []
+
+    def has_it() -> bool:
+        answers.append(ask(cluster, job))
+        causes = [cause for cause in answers[-1]["causes"] if cause["key"] == key]
+        lines = [line for cause in causes for line in (cause["text"], *cause["details"])]
+        lines += [f"{each['text']} {each['command']}" for cause in causes for each in cause["advice"]]
+        return any(text in line for line in lines)
+
+    wait_until(f"why names {key}: {text}", has_it, details=lambda: str(answers[-1]))
+    return answers[-1]
+
+
 @pytest.fixture
 def empty(cluster: LabCluster) -> Iterator[LabCluster]:
     """The cluster without jobs, and so again at the end."""

@@ -85,6 +85,11 @@ SMOKE = {
         "`scontrol show config | grep MpiDefault` should say pmix, and `srun --mpi=list` name it; else "
         "`deepopsctl deploy slurm`", "MPI",
     ),
+    "environments": Entry(
+        "Jobs", "Python environments", "A job loads each environment of Python packages, and imports what it is for.",
+        "load it on that node: `module load NAME/VERSION; python -c 'import PACKAGE'`; `deepopsctl deploy environment` "
+        "builds what is missing", "Python environments",
+    ),
     "gpu-assignment": Entry(
         "Jobs", "GPU assignment", "Two jobs at once get different GPUs, and CUDA_VISIBLE_DEVICES says so.",
         "compare gres.conf with the device files; `scontrol show job -d ID` shows what Slurm chose", "own GPU",

@@ -79,9 +79,9 @@ def test_what_can_be_no_module_is_refused(declared: dict[str, Any], message: str
 def test_the_modules_of_a_site_are_those_of_its_settings() -> None:
     settings = {
         "modules_standard": "2023", "modules_declared": {"python/3.12": {}}, "cuda_toolkits": ["12.8"],
-        "environment_proxy_nodes": ["ctl1"],
+        "environment_proxy_nodes": ["ctl1"], "environments": {"dl": {"packages": ["torch"]}},
     }  # fmt: skip
 
     assert names_of_site({}) == ["python", "gcc"]
-    assert names_of_site(settings) == ["StdEnv/2023", "python", "gcc", "python/3.12", "cuda/12.8", "httpproxy"]
+    assert names_of_site(settings) == ["StdEnv/2023", "python", "gcc", "python/3.12", "dl", "cuda/12.8", "httpproxy"]
     assert names_of_site({**settings, "modules_system": "none"}) == []

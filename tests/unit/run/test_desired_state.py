@@ -103,6 +103,21 @@ def test_settings_that_changed_since_the_last_deploy_are_named(tmp_path: Path, c
     assert changed_settings(directory, memory) == ("gone", "new", "other")
 
 
+def test_a_lock_counts_as_a_part_of_its_setting(tmp_path: Path, content: Path) -> None:
+    directory, hardware, memory = tmp_path / "cluster", tmp_path / "hardware.yml", tmp_path / "desired.json"
+    (content / "playbooks" / "queue.yml").write_text("- debug: {var: environments}\n", encoding="utf-8")
+    lock = directory / "environments" / "dl" / "2026.12.lock"
+    lock.parent.mkdir(parents=True)
+    before = resolve_desired_state(read_inputs(content, directory, []), content, hardware, memory)
+
+    lock.write_text("x", encoding="utf-8")
+    after = resolve_desired_state(read_inputs(content, directory, []), content, hardware, memory)
+
+    assert [name for name in after.components if after.components[name] != before.components[name]] == ["queue"]
+    save_desired_state(after, hardware, memory)
+    assert changed_settings(directory, memory) == ()
+
+
 def test_every_other_input_counts_for_every_component(tmp_path: Path) -> None:
     content, cluster = tmp_path / "content", tmp_path / "cluster"
     (content / "roles").mkdir(parents=True)

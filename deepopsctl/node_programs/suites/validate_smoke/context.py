@@ -85,7 +85,7 @@ class Inputs(NamedTuple):
     """`tested` are the compute nodes to test, `reports` the nodes' own, by name; silent ones have none.
 
     `directories` are the private directories of jobs, where cluster.yml has `job_directories`; `mpi` says whether users
-    have the module openmpi.
+    have the module openmpi, `environments` are the modules of Python packages.
     """
 
     cluster: str
@@ -97,6 +97,7 @@ class Inputs(NamedTuple):
     partitions: list[Partition]
     directories: Mapping[str, Any] = {}
     mpi: bool = False
+    environments: Sequence[str] = ()
 
     def report(self, name: str) -> Mapping[str, Any]:
         """A node's own report; empty where it made none."""

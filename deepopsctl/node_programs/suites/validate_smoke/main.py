@@ -48,6 +48,7 @@ def trials(request: dict[str, Any]) -> Result:
         partitions=context.partitions(request["partitions"], known, expand),
         directories=request["job_directories"],
         mpi=bool(request["mpi"]),
+        environments=request["environments"],
     )
     session = suite_of_jobs.session(request, SUITE, float(request["run_timeout"]))
     return {"checks": suite.verify_cluster(Context(inputs, read_snapshot(), session, Answers({}, {}), []))}

@@ -11,6 +11,7 @@ from . import (
     clock,
     confinement,
     directories,
+    environments,
     gpus,
     mpi,
     node_answers,
@@ -29,6 +30,7 @@ STAGES = (
     ),
     (Trial(directories.verify_directories, [directories.CHECK], lambda inputs: bool(inputs.directories)),),
     (Trial(mpi.verify_mpi, [mpi.CHECK], lambda inputs: inputs.mpi),),
+    (Trial(environments.verify_environments, [environments.CHECK], lambda inputs: bool(inputs.environments)),),
     (
         Trial(batch.verify_batch_jobs, ["batch-output", "job-array"]),
         Trial(user_guide_examples.verify_examples, ["guide-two-nodes", "guide-interactive", "guide-batch"]),

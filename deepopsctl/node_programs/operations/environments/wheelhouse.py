@@ -1,0 +1,32 @@
+"""The directory of wheels: what is added has the expected hash, and what is there is not replaced by anything else."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Mapping
+
+from .build import BuildError
+
+
+def store(wheelhouse: str, arrived: Mapping[str, str]) -> None:
+    """Copy files, {path: sha256}, into the wheelhouse under their names; each is whole at once."""
+    os.makedirs(wheelhouse, mode=0o755, exist_ok=True)
+    for path, sha256 in arrived.items():
+        name = os.path.basename(path)
+        if sha256_of(path) != sha256:
+            raise BuildError(f"{name} has another hash than its lock")
+        part = os.path.join(wheelhouse, f".{name}.part")
+        shutil.copyfile(path, part)
+        os.chmod(part, 0o644)
+        os.replace(part, os.path.join(wheelhouse, name))
+
+
+def sha256_of(path: str) -> str:
+    """A file's hash, whatever its size."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as stream:
+        for chunk in iter(lambda: stream.read(1 << 20), b""):
+            digest.update(chunk)
+    return digest.hexdigest()
