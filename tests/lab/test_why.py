@@ -322,7 +322,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
         text = text[:start] + PARTITIONS + text[end:]
         spec.write_text(text.replace("components: [nvidia, slurm]", "components: [slurm, environment]"), "utf-8")
         edit(made.directory / SETTINGS, "---\n", f"---\n{SLURM}")
-        made.deploy()
+        made.deepopsctl("deploy")
         prepare(made)
         yield made
 
