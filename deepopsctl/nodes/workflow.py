@@ -202,9 +202,12 @@ class Flow:
         self.report.outcomes.append(outcome)
         return outcome
 
-    def deploy(self, cluster: Cluster, names: Iterable[str], *before: str, **extra: object) -> RunOutcome:
-        """Run the deployed components on these and the dependent nodes; unreachable dependent nodes are tolerated."""
-        wanted = [*names, *(node.name for node in dependent_nodes(cluster))]
+    def deploy(self, cluster: Cluster, changed: Iterable[Node], *before: str, **extra: object) -> RunOutcome:
+        """Run the deployed components where nodes that join, leave or are replaced have an effect.
+
+        Of the other nodes those that can't be reached are tolerated.
+        """
+        wanted = _affected(cluster, tuple(changed))
         return self.run_playbooks(cluster, (*before, *self.deployed), wanted, **extra)
 
     def require_service(
@@ -280,10 +283,18 @@ def dependent_nodes(cluster: Cluster) -> tuple[Node, ...]:
     return tuple(node for node in cluster.nodes if node.name in wanted)
 
 
-def untouched_nodes(cluster: Cluster, names: Iterable[str]) -> tuple[str, ...]:
+def untouched_nodes(cluster: Cluster, changed: Iterable[Node]) -> tuple[str, ...]:
     """The nodes on which no task runs."""
-    busy = {*names, *(node.name for node in dependent_nodes(cluster))}
+    busy = _affected(cluster, tuple(changed))
     return tuple(node.name for node in cluster.nodes if node.name not in busy)
+
+
+def _affected(cluster: Cluster, changed: tuple[Node, ...]) -> frozenset[str]:
+    """These, and the dependent nodes; all where users log in by one of them: each node lets them in by its host key."""
+    login = Role.LOGIN if any(Role.LOGIN in node.roles for node in (*cluster.nodes, *changed)) else Role.CONTROLLER
+    everywhere = any(login in node.roles for node in changed)
+    others = cluster.nodes if everywhere else dependent_nodes(cluster)
+    return frozenset(node.name for node in (*changed, *others))
 
 
 def deployed_from_here(workspace: Workspace) -> frozenset[str]:

@@ -159,7 +159,9 @@ def ask(
 
 def form(declared: Mapping[str, tuple[object, ...]], replies: questions.Replies) -> Classes:
     """The classes of nodes that declare and report the same."""
-    facts = dict(_parsed(replies.answers, _Facts))
+    answered = dict(_parsed(replies.answers, _Facts))
+    # in the order of cluster.yml, not in that of the answers
+    facts = {name: answered[name] for name in declared if name in answered}
     groups = defaultdict[object, list[str]](list)
     for name, fact in facts.items():
         if fact.areas:

@@ -1,4 +1,4 @@
-"""One node keeps packages for all: the others take them from it, no other address may, and apt works without it."""
+"""One node keeps packages for all: the second gets them from it, no one else is served, and apt works without it."""
 
 from __future__ import annotations
 

@@ -85,19 +85,20 @@ def users(settings: Settings, /, *, output: Path, as_json: bool) -> int:
     from deepopsctl.slurm.conf import RESERVE, RESERVE_PERCENT
     from deepopsctl.slurm.hardware import load_hardware
     from deepopsctl.ssh.client_config import users_config
+    from deepopsctl.text.answers import texts
 
     directory = ClusterDir.open(settings.directory)
     cluster = directory.cluster()
     ssh = users_config(cluster, "YOUR-NAME")
     values = site_values(directory)
-    reserved, containers = values.get(RESERVE), values.get("environment_containers")
+    reserved = values.get(RESERVE)
     markdown = render_markdown(
         cluster,
         load_hardware(directory.hardware),
         ssh,
         names_of_site(values),
         reserved if isinstance(reserved, int) else RESERVE_PERCENT,
-        [str(each) for each in containers] if isinstance(containers, list) else (),
+        texts(values.get("environment_containers")),
         str(values.get("slurm_conf_contact") or ""),
     )
     place = directory.path / output

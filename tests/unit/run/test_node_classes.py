@@ -66,9 +66,9 @@ class TestDeclared:
         assert same(directory) == [{"gpu01", "gpu02", "gpu03"}, {"cpu01", "cpu02"}, {"login1", "login2"}]
 
     def test_an_edited_cluster_yml_is_no_reason_to_check_all(self, directory: ClusterDir) -> None:
-        directory.hosts.write_text("the last run", encoding="utf-8")
+        directory.hosts.write_text("old", encoding="utf-8")
 
-        assert len(same(directory, inventory="of now")) == 3
+        assert len(same(directory, inventory="new")) == 3
 
     @pytest.mark.parametrize("text", ["x: gpu03", "x: 'gpu03:9100'", "x: gpu03.example.com", "x: 192.0.2.13"])
     def test_one_that_a_setting_names_is_alone(self, directory: ClusterDir, text: str) -> None:
@@ -100,8 +100,9 @@ class TestDeclared:
 
 class TestReported:
     def test_one_of_those_that_report_the_same_is_checked(self) -> None:
-        result = classes(gpu01=answer(), gpu02=answer(), gpu03=answer(areas={"packages": "2"}))
+        result = classes(gpu03=answer(areas={"packages": "2"}), gpu02=answer(), gpu01=answer())
 
+        # the first in cluster.yml, not the first to answer
         assert result.like == {"gpu02": "gpu01"}
         assert result.others == ("gpu03 is not the same as gpu01: packages",)
         assert result.variable() == {"gpu02": {"node": "gpu01", "meminfo": "MemTotal: 1024 kB"}}
