@@ -101,9 +101,8 @@ def failure_lines(failures: Iterable[Failure]) -> Iterator[str]:
 
 def capped(text: str) -> str:
     """A text of a node as a person can read it: the end of a long one, which has the reason. JSON has all."""
-    return (
-        text if len(text) <= _LONGEST else f"... ({len(text) - _LONGEST} characters before: --json)\n{text[-_LONGEST:]}"
-    )
+    more = len(text) - _LONGEST
+    return f"... ({more:,} characters before: --json)\n{text[-_LONGEST:]}" if more > 0 else text
 
 
 def left_out_lines(entries: Iterable[LeftOut]) -> Iterator[str]:
