@@ -56,7 +56,7 @@ quickstart: ## From nothing to a validated Slurm cluster of containers on this m
 	@$(MAKE) --no-print-directory tools $(VENV)/.runtime
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/quickstart "$(LAB)" "$(CLUSTER)"
 
-quickstart-down: ## Remove what quickstart made
+quickstart-down: ## Remove the lab and cluster directory of quickstart (LAB, CLUSTER)
 	@$(BIN)/deepopsctl lab down --name "$(LAB)"
 	@rm -rf "$(CLUSTER)"
 

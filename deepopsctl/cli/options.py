@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,6 +15,8 @@ F = TypeVar("F", bound=Callable[..., object])
 Decorator = Callable[[F], F]
 Names = str | tuple[str, ...] | None
 
+# -C as it was typed, '' where it was not: commands in messages have it too, so that they can be pasted
+DIRECTORY: ContextVar[str] = ContextVar("DIRECTORY", default="")
 # a year
 _MOST_SECONDS = 366 * 86400
 _FIGURE = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
@@ -171,6 +174,7 @@ def _set_directory(ctx: click.Context, parameter: click.Parameter, value: Path |
     del parameter
     if value is not None:
         ctx.obj = replace(ctx.obj, directory=value)
+        DIRECTORY.set(str(value))
 
 
 def _add_verbosity(ctx: click.Context, parameter: click.Parameter, value: int) -> None:

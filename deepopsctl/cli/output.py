@@ -9,10 +9,12 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from shlex import quote
 from typing import TextIO
 
 import click
 
+from deepopsctl.cli.options import DIRECTORY
 from deepopsctl.errors import DeepOpsError, InputError, Problem
 from deepopsctl.model.json_objects import SCHEMA, Answer, Fault, Refusal
 from deepopsctl.text.printable import coloured, printable
@@ -21,6 +23,9 @@ from deepopsctl.text.printable import coloured, printable
 _FEW = 10
 # a word with a digit or a dot in it: a line, an address, a node
 _VARYING = re.compile(r"[^\s:;,]*[0-9.][^\s:;,]*")
+# a command of ours that takes -C, as messages write it; and a page, which an installed package has elsewhere
+_COMMAND = re.compile(r"(`|next: )deepopsctl (?=[a-z])(?!init\b|lab\b|docs (?:show|schema)\b)")
+_PAGE = re.compile(r"`?(?<![\w./-])docs/(?P<page>(?:[a-z0-9-]+/)*[a-z0-9-]+)\.md(?P<anchor>#[a-z0-9-]+)?`?")
 # what json.dumps lets pass, and a terminal obeys
 _CONTROL = re.compile("[\x7f-\x9f\ud800-\udfff\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
@@ -88,17 +93,24 @@ def show_warning(problem: Problem) -> None:
     info(click.style("warning: ", fg="yellow") + printable(f"{problem.where}: {problem.message}; {problem.hint}"))
 
 
+def pasteable(text: str) -> str:
+    """A text whose commands can be pasted: with -C as it was typed, and pages by the command that shows them."""
+    text = _PAGE.sub(lambda match: f"`deepopsctl docs show {match['page']}{match['anchor'] or ''}`", text)
+    directory = DIRECTORY.get()
+    return _COMMAND.sub(lambda match: f"{match[1]}deepopsctl -C {quote(directory)} ", text) if directory else text
+
+
 def info(text: str) -> None:
     """Print a line for people, on stderr; a terminal that was closed does not keep a command from ending well."""
     try:
-        click.echo(coloured(text), err=True, color=color())
+        click.echo(coloured(pasteable(text)), err=True, color=color())
     except OSError:
         discard(sys.stderr)
 
 
 def show(text: str) -> None:
     """Print a line of data, on stdout."""
-    _print(coloured(text))
+    _print(coloured(pasteable(text)))
 
 
 def discard(stream: TextIO) -> None:

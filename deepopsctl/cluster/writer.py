@@ -22,7 +22,7 @@ MAX_RANGES = 8
 _HEADER = """\
 # The nodes of this cluster and what they are for. Edit this file, then run `deepopsctl deploy`.
 # Names and addresses are node sets, paired in the order written: "gpu[01-16]" with "10.0.1.[11-26]".
-# All keys: docs/reference/cluster-yml.md
+# All keys: deepopsctl docs show cluster-yml
 """
 
 _COMPONENTS = "# What `deepopsctl deploy` deploys; `deepopsctl deploy NAME` deploys one of them alone."

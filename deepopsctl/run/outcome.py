@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -35,6 +36,16 @@ _EXIT_CODES = {
 }
 
 SLOWEST = 5
+# of changes, by how people call them
+_KINDS = {
+    "package": "packages", "file": "files", "key": "keys of slurm.conf", "unit": "services", "mount": "mounts",
+    "database": "databases", "login": "databases", "account": "accounts", "user": "accounts", "qos": "accounts",
+    "association": "accounts",
+}  # fmt: skip
+_ONE = {
+    "packages": "package", "files": "file", "keys of slurm.conf": "key of slurm.conf", "services": "service",
+    "mounts": "mount", "databases": "database", "accounts": "account", "others": "other",
+}  # fmt: skip
 COUNTS = tuple(Counts.__annotations__)
 FAULT = tuple(TaskFailure.__annotations__)
 # deepopsctl's playbooks make such groups with group_by; an empty one is the normal case
@@ -140,6 +151,14 @@ class RunSummary:
             "left_out": [chosen(entry, Omission.__annotations__) for entry in self.left_out],
             "changes": [change.as_object() for change in self.changes],
         }
+
+
+def counted(changes: Iterable[Change]) -> str:
+    """`12 packages, 31 files, 9 services`: each thing once, on however many nodes it changes."""
+    kinds = Counter(_KINDS.get(kind, "others") for kind, _ in dict.fromkeys((each.kind, each.name) for each in changes))
+    order = [*dict.fromkeys(_KINDS.values()), "others"]
+    words = {name: name if count > 1 else _ONE[name] for name, count in kinds.items()}
+    return ", ".join(f"{kinds[name]} {words[name]}" for name in order if name in kinds)
 
 
 def chosen(source: object, names: Iterable[str]) -> Any:

@@ -77,6 +77,8 @@ def deploy(settings: Settings, /, components: tuple[str, ...], *, as_json: bool,
     from deepopsctl.cluster.selection import resolve_limit
     from deepopsctl.content import content_dir
     from deepopsctl.run.plan_file import inputs_of, read_plan, require_same_changes, require_same_inputs
+    from deepopsctl.run.workspace import Workspace
+    from deepopsctl.status.cluster import last_runs
 
     content = content_dir(settings.content)
     if (file := _plan_file(components, options, content)) is None:
@@ -96,7 +98,7 @@ def deploy(settings: Settings, /, components: tuple[str, ...], *, as_json: bool,
     if "environment" in wanted and cluster.has_environment and not (options["check"] or stored):
         lock_outdated(settings, directory, login)
     if options["ask"] or stored:
-        fields = {"content": content, "user_vars": user_vars, "by_class": stored is None}
+        fields = {"content": content, "user_vars": user_vars}
         result, _ = make_plan(settings, directory, options, wanted, limit, login, **fields)
         show_plan(result, info, whole=options["diff"])
         if file and stored:
@@ -124,7 +126,11 @@ def deploy(settings: Settings, /, components: tuple[str, ...], *, as_json: bool,
         extra_vars={"deepops_hold_waiting": options["hold_waiting"]},
         claim={"break_lock": options["break_lock"], "replace_newer": options["replace_newer"]},
     )
-    return run_and_report(request, limit.hosts, verbosity=settings.verbosity, as_json=as_json)
+    code = run_and_report(request, limit.hosts, verbosity=settings.verbosity, as_json=as_json)
+    if not (code or options["check"] or last_runs(Workspace(directory.runs)).validation):
+        info("next: deepopsctl validate")
+        info("Prometheus and Grafana, users, what each file of this directory is: docs/get-started/your-nodes.md")
+    return code
 
 
 def _plan_file(words: tuple[str, ...], options: dict[str, Any], content: Path) -> Path | None:

@@ -1,4 +1,4 @@
-"""`deepopsctl docs`: documents of this cluster."""
+"""`deepopsctl docs`: documents of this cluster, and those that come with deepopsctl."""
 
 from __future__ import annotations
 
@@ -16,7 +16,36 @@ MARKDOWN, HTML = "user-guide.md", "user-guide.html"
 
 @click.group()
 def docs() -> None:
-    """Write documents about this cluster."""
+    """Write the user guide of this cluster; show the pages and schemas that come with deepopsctl."""
+
+
+def _pages(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """For the shell's Tab key."""
+    from deepopsctl.content import pages
+
+    del ctx, param
+    return [name for name in pages() if name.startswith(incomplete)]
+
+
+@docs.command("show")
+@click.argument("name", default="", shell_complete=_pages)
+def show_page(name: str) -> None:
+    """Show a page of the documentation, such as operate/backup or backup; without NAME, list all.
+
+    NAME may be as a message has it: docs/operate/backup.md#restore-a-controller is that section.
+    """
+    from deepopsctl.cli.output import show, table
+    from deepopsctl.content import pages
+    from deepopsctl.files import read_text
+    from deepopsctl.text.pages import find_page, section, title_of
+
+    known = pages()
+    if not name:
+        for line in table(("page", "title"), [(each, title_of(read_text(path))) for each, path in known.items()]):
+            show(line)
+        return
+    page, anchor = find_page(name, known)
+    click.echo_via_pager(section(read_text(known[page]), anchor))
 
 
 @docs.command()
@@ -70,6 +99,7 @@ def users(settings: Settings, /, *, output: Path, as_json: bool) -> int:
         names_of_site(values),
         reserved if isinstance(reserved, int) else RESERVE_PERCENT,
         texts(values.get("environment_containers")),
+        str(values.get("slurm_conf_contact") or ""),
     )
     place = directory.path / output
     place.mkdir(parents=True, exist_ok=True)

@@ -11,6 +11,7 @@ import click
 
 from deepopsctl.cli.views.run import failure_lines, left_out_lines
 from deepopsctl.run.events import Change
+from deepopsctl.run.outcome import counted
 from deepopsctl.run.plan import Group, Plan
 from deepopsctl.text.node_sets import fold
 
@@ -57,8 +58,9 @@ class _Layout:
 
 
 def plan_lines(plan: Plan, *, whole: bool, record: str) -> Iterator[str]:
-    """The plan for a person; the last line is the verdict."""
+    """The plan for a person: a summary if there are several groups, the details; the last line is the verdict."""
     layout = _Layout(max(60, min(get_terminal_size((100, 24)).columns, 120)) - _MARGIN, whole)
+    yield from _summary(plan)
     for group in plan.groups:
         yield click.style(f"{group.component} {group.where}", bold=True) + _how_many(group)
         for title, changes in _sections(group.changes):
@@ -82,6 +84,16 @@ def plan_lines(plan: Plan, *, whole: bool, record: str) -> Iterator[str]:
         yield f"whole differences: {record}"
     colour = "red" if plan.blocked else "green" if not plan.changes and not plan.unknown else "yellow"
     yield "plan: " + click.style(plan.verdict, fg=colour, bold=True)
+
+
+def _summary(plan: Plan) -> Iterator[str]:
+    """What changes where in a line for each group, where there are several."""
+    if len(plan.groups) < 2:
+        return
+    yield "plan: " + click.style(plan.verdict, fg="red" if plan.blocked else "yellow", bold=True)
+    for group in plan.groups:
+        yield f"  {group.component} {group.where}{_how_many(group)}: {counted(group.changes)}"
+    yield ""
 
 
 def _how_many(group: Group) -> str:

@@ -26,7 +26,7 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
 
 # commands that log in to no node, or to nodes that are not in cluster.yml yet (`ssh setup` has -k and -K alone)
 _HERE = {
-    "init", "inventory", "ssh setup", "ssh config", "docs users", "docs schema", "environments list",
+    "init", "inventory", "ssh setup", "ssh config", "docs users", "docs schema", "docs show", "environments list",
     "people add", "people add-group", "people ids", "people import", "packages add", "packages list", "wheels list",
     "runs list", "runs show", "lab up", "lab down", "lab status",
 }  # fmt: skip

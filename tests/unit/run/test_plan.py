@@ -232,3 +232,12 @@ def test_the_plan_is_kept_with_the_run(tmp_path: Path, blocked: bool, verdict: s
     run_dir = plan.outcome.run_dir
     assert run_dir.read(tmp_path / "plan.json")["changes"] == [change.as_object() for change in CONF]
     assert run_dir.read(run_dir.summary)["verdict"] == verdict
+
+
+def test_a_plan_of_several_parts_begins_with_a_summary() -> None:
+    lines = text(made([*CONF, *SLURMD], slurm())).splitlines()
+
+    assert lines[0].startswith("plan: 7 changes on 3 nodes")
+    assert lines[1] == "  slurm on ctl1: 1 file, 1 key of slurm.conf, 1 service"
+    assert lines[2] == "  slurm on gpu[01-02] (2 nodes): 1 file, 1 service"
+    assert lines[-1] == lines[0]
