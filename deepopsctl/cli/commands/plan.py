@@ -69,10 +69,9 @@ def plan(settings: Settings, /, components: tuple[str, ...], *, as_json: bool, *
     wanted = choose(components, cluster, content)
     limit = resolve_limit(options["limit"] or "", cluster)
     variables = parse_extra_vars(options["extra_vars"], content)
-    # what is approved lists each node's own differences
-    by_class = not (options["every_node"] or options["out"])
-    fields = {"content": content, "user_vars": variables, "by_class": by_class}
-    result, request = make_plan(settings, directory, options, wanted, limit, ask_login(options), **fields)
+    result, request = make_plan(
+        settings, directory, options, wanted, limit, ask_login(options), content=content, user_vars=variables
+    )
     show_plan(result, info if as_json else show, whole=options["diff"])
     if as_json:
         emit_json(result.document())
