@@ -56,7 +56,7 @@ quickstart: ## From nothing to a validated Slurm cluster of containers on this m
 	@$(MAKE) --no-print-directory tools $(VENV)/.runtime
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/quickstart "$(LAB)" "$(CLUSTER)"
 
-quickstart-down: ## Remove what quickstart made
+quickstart-down: ## Remove the lab and cluster directory of quickstart (LAB, CLUSTER)
 	@$(BIN)/deepopsctl lab down --name "$(LAB)"
 	@rm -rf "$(CLUSTER)"
 
@@ -124,10 +124,11 @@ test-vm: venv box ## Tests on virtual machines: two to three hours; STAGES="depl
 test-vm-down: venv ## Remove what test-vm KEEP=1 kept
 	@scripts/test-vm $(OS) down
 
-bench: tools venv ## Deploy times against a bare parallel-ssh floor, the time of node add, and questions to 1,000 played nodes
+bench: tools venv ## Deploy times against a bare parallel-ssh floor, the time of node add, questions to played nodes, slurmctld with 10,000
 	$(BIN)/python -m benchmarks.deploy
 	$(BIN)/python -m benchmarks.node_add
 	$(BIN)/python -m benchmarks.played_nodes
+	$(BIN)/python -m benchmarks.large_slurm
 
 bench-monitoring: tools venv ## What monitoring costs a compute node, and a Prometheus of 1,000 simulated nodes
 	$(BIN)/python -m benchmarks.monitoring_node

@@ -29,6 +29,12 @@ def content_dir(override: Path | None = None) -> Path:
     )
 
 
+def pages(content: Path | None = None) -> dict[str, Path]:
+    """The pages of the documentation by name: `operate/backup`."""
+    root = (content or content_dir()) / "docs"
+    return {path.relative_to(root).with_suffix("").as_posix(): path for path in sorted(root.rglob("*.md"))}
+
+
 def playbook(name: str, content: Path | None = None) -> Path:
     """The path of `playbooks/<name>.yml`; `name` may have a directory in it (`validate/smoke`)."""
     path = (content or content_dir()) / "playbooks" / f"{name}.yml"

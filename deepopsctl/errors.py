@@ -30,10 +30,12 @@ class DeepOpsError(Exception):
 
     exit_code: ExitCode = ExitCode.FAILED
 
-    def __init__(self, message: str, hint: str = "") -> None:
+    def __init__(self, message: str, hint: str = "", exit_code: ExitCode | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
+        if exit_code is not None:
+            self.exit_code = exit_code
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -7,28 +7,39 @@ from typing import Any
 
 from deepopsctl.cli.main import Settings
 from deepopsctl.cli.output import emit_json, info, show_warning
-from deepopsctl.cli.passwords import ask_passwords
+from deepopsctl.cli.passwords import ask_login
 from deepopsctl.cli.views.run import first_line, report_lines, show_progress
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.settings import misspelt_settings
 from deepopsctl.cluster.spelling import misspelt_values
+from deepopsctl.cluster.ssh_login import Login
 from deepopsctl.content import content_dir
 from deepopsctl.run.outcome import RunOutcome
 from deepopsctl.run.request import RunRequest
 
 
 def run_request(
-    settings: Settings, directory: ClusterDir, options: Mapping[str, Any], playbooks: tuple[str, ...], **fields: Any
+    settings: Settings,
+    directory: ClusterDir,
+    options: Mapping[str, Any],
+    playbooks: tuple[str, ...],
+    login: Login | None = None,
+    **fields: Any,
 ) -> RunRequest:
-    """A run of these playbooks with the options that commands share; asks for the passwords of -k and -K."""
+    """A run of these playbooks with the options that commands share.
+
+    Without a login that was asked for before, asks for the passwords of -k and -K.
+    """
+    login = login or ask_login(options)
     shared: dict[str, Any] = {
         "content": settings.content,
         # Ansible's own output replaces the progress
         "verbosity": settings.verbosity if settings.verbosity > 2 else 0,
-        "user": options.get("user") or "",
         "forks": options.get("forks") or 0,
         "full": options.get("full", False),
-        **ask_passwords(ssh=bool(options.get("ask_pass")), become=bool(options.get("ask_become_pass"))),
+        "user": login.user,
+        "ssh_password": login.password,
+        "become_password": login.sudo_password,
     }
     return RunRequest(directory, playbooks[0], more=playbooks[1:], **(shared | fields))
 

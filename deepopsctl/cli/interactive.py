@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
 from typing import Any, TypeVar
@@ -19,6 +19,7 @@ from deepopsctl.cli.output import emit_json, info, show_problem
 from deepopsctl.cli.passwords import Passwords, read_passwords, terminable
 from deepopsctl.cli.views.run import failure_lines, node_table, show_progress, shown_path
 from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.cluster.ssh_login import Login
 from deepopsctl.errors import ExitCode
 from deepopsctl.model.cluster import Cluster, Node
 from deepopsctl.nodes.workflow import PATIENCE_S, Report
@@ -41,6 +42,7 @@ class Console:
     identity: Path | None = None
     own_keys: bool = True
     confirmed: str = ""
+    user: str = ""
 
     def info(self, text: str) -> None:
         """Print a line; one that is not indented begins a step."""
@@ -82,8 +84,9 @@ class Console:
         from deepopsctl.ssh.results import table_lines
         from deepopsctl.ssh.setup import SetupRequest, run_setup
 
+        as_user = replace(cluster, access=replace(cluster.access, user=self.user or cluster.access.user))
         request = SetupRequest(
-            self.directory, cluster, nodes, self.passwords.login, self.passwords.ask if nodes else None,
+            self.directory, as_user, nodes, self.passwords.login, self.passwords.ask if nodes else None,
             self.own_keys, self.identity, self.passwords.sudo, accept, patience_s=PATIENCE_S,
         )  # fmt: skip
         if nodes:
@@ -110,13 +113,17 @@ def open_console(
     cluster = directory.cluster()
     directory.refresh_inventory(cluster)
     directory.refresh_secrets()
-    user = cluster.access.user or "your own user"
+    user = options.get("user") or ""
     file, ask = options.get("password_file"), bool(options.get("ask_pass"))
-    passwords = read_passwords(user, file, ask_pass=ask, ask_become_pass=options["ask_become_pass"])
-    base = run_request(settings, directory, {}, ("",), command=command, become_password=passwords.sudo)
+    shown = user or cluster.access.user or "your own user"
+    passwords = read_passwords(shown, file, ask_pass=ask, ask_become_pass=options["ask_become_pass"])
+    # with --password-file, -k is of the first login to a new node, which gets the cluster's key
+    every_login = ask and "password_file" not in options
+    login = Login(user, passwords.login if every_login else None, passwords.sudo)
+    base = run_request(settings, directory, {}, ("",), login, command=command)
     console = Console(
         directory, passwords, settings.verbosity, options["yes"], options.get("identity"),
-        not (ask or file is not None), options.get("confirm") or "",
+        not (ask or file is not None), options.get("confirm") or "", user,
     )  # fmt: skip
     return console, directory, base
 

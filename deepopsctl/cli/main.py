@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 from deepopsctl import __version__
-from deepopsctl.cli.options import accept_after_subcommand, name_variables
+from deepopsctl.cli.options import DIRECTORY, accept_after_subcommand, name_variables
 
 if TYPE_CHECKING:
     from deepopsctl.errors import DeepOpsError
@@ -27,14 +27,14 @@ COMMANDS = MappingProxyType({
     "init": "Turn node lists into a cluster directory.",
     "inventory": "Check cluster.yml and update the Ansible inventory.",
     "ssh": "Set up passwordless SSH to all nodes.",
-    "doctor": "Check the control machine and every node for problems; read-only.",
+    "doctor": "Find problems of all nodes and this machine; read-only.",
     "takeover": "Adopt an existing Slurm installation.",
     "plan": "Show what deploy would change; change nothing.",
     "deploy": "Install and configure components on the nodes.",
     "validate": "Run validation jobs through Slurm.",
-    "status": "Show nodes, jobs, components, versions, drift and the last runs.",
-    "usage": "Show what accounts used and their shares, in reference GPU units.",
-    "docs": "Write the user guide of this cluster.",
+    "status": "Show nodes, jobs, versions, drift and the last runs.",
+    "usage": "Show use and shares of accounts, in reference GPU units.",
+    "docs": "Write this cluster's user guide; show pages and schemas.",
     "logs": "Show collected node logs.",
     "people": "Add, list and expire users of people.yml.",
     "packages": "Build packages once, and serve them from a signed repository.",
@@ -134,6 +134,8 @@ def cli(ctx: click.Context, directory: Path, content: Path | None, verbose: int)
     # https://no-color.org
     ctx.color = False if os.environ.get("NO_COLOR") else None
     ctx.obj = Settings(directory=directory, verbosity=verbose, content=content)
+    if ctx.get_parameter_source("directory") is click.core.ParameterSource.COMMANDLINE:
+        DIRECTORY.set(str(directory))
 
 
 def main() -> None:
@@ -143,6 +145,14 @@ def main() -> None:
 
 def run_command_line(arguments: list[str]) -> int:
     """Run the command line and return the exit code; nothing escapes as a traceback below -vv."""
+    token = DIRECTORY.set("")
+    try:
+        return _run(arguments)
+    finally:
+        DIRECTORY.reset(token)
+
+
+def _run(arguments: list[str]) -> int:
     from deepopsctl.errors import DeepOpsError, ExitCode
 
     try:

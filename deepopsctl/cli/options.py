@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,6 +15,8 @@ F = TypeVar("F", bound=Callable[..., object])
 Decorator = Callable[[F], F]
 Names = str | tuple[str, ...] | None
 
+# -C as it was typed, '' where it was not: commands in messages have it too, so that they can be pasted
+DIRECTORY: ContextVar[str] = ContextVar("DIRECTORY", default="")
 # a year
 _MOST_SECONDS = 366 * 86400
 _FIGURE = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
@@ -66,9 +69,6 @@ yes_option = click.option("-y", "--yes", is_flag=True, help="Don't ask for confi
 confirm_option = click.option(
     "--confirm", default="", metavar="NAME", help="The cluster's name, required if cluster.yml sets `protected: true`."
 )
-# of a command that consists of several runs (cli/interactive.py)
-workflow_options = together(sudo_option, yes_option, confirm_option, json_option)
-
 hold_waiting_option = click.option(
     "--hold-waiting", is_flag=True,
     help="Hold waiting jobs that Slurm would end, or never start, after this; otherwise it is refused.",
@@ -112,12 +112,19 @@ def login_name(ctx: click.Context, param: click.Parameter, value: str | None) ->
         raise click.BadParameter(f"{refusal.message}: {refusal.hint}", ctx, param) from refusal
 
 
-# Ansible's own login options, with Ansible's meaning
-connection_options = together(
-    click.option("-k", "--ask-pass", is_flag=True, help="Ask for the SSH password."),
-    sudo_option,
-    click.option("-u", "--user", metavar="USER", callback=login_name, help="Log in as USER instead of cluster.yml's."),
-)
+def _user_option(*names: str) -> Decorator[Any]:
+    return click.option(*names, metavar="USER", callback=login_name, help="Log in as USER instead of cluster.yml's.")
+
+
+user_option = _user_option("-u", "--user")
+_ask_pass_option = click.option("-k", "--ask-pass", is_flag=True, help="Ask for the SSH password.")
+# Ansible's own login options, with Ansible's meaning: of every command that reaches nodes
+connection_options = together(_ask_pass_option, sudo_option, user_option)
+# where -u is journalctl's
+long_connection_options = together(_ask_pass_option, sudo_option, _user_option("--user"))
+# of a command that consists of several runs (cli/interactive.py)
+console_options = together(yes_option, confirm_option, json_option)
+workflow_options = together(connection_options, console_options)
 
 
 def accept_after_subcommand(command: click.Command) -> click.Command:
@@ -167,6 +174,7 @@ def _set_directory(ctx: click.Context, parameter: click.Parameter, value: Path |
     del parameter
     if value is not None:
         ctx.obj = replace(ctx.obj, directory=value)
+        DIRECTORY.set(str(value))
 
 
 def _add_verbosity(ctx: click.Context, parameter: click.Parameter, value: int) -> None:

@@ -7,40 +7,50 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from shlex import quote
 from typing import TextIO
 
 import click
 
+from deepopsctl.cli.options import DIRECTORY
 from deepopsctl.errors import DeepOpsError, InputError, Problem
+from deepopsctl.model.json_objects import SCHEMA, Answer, Fault, Refusal
 from deepopsctl.text.printable import coloured, printable
 
-SCHEMA = 1
 # of many similar problems
 _FEW = 10
 # a word with a digit or a dot in it: a line, an address, a node
 _VARYING = re.compile(r"[^\s:;,]*[0-9.][^\s:;,]*")
+# a command of ours that takes -C, as messages write it; and a page, which an installed package has elsewhere
+_COMMAND = re.compile(r"(`|next: )deepopsctl (?=[a-z])(?!init\b|lab\b|docs (?:show|schema)\b)")
+_PAGE = re.compile(r"`?(?<![\w./-])docs/(?P<page>(?:[a-z0-9-]+/)*[a-z0-9-]+)\.md(?P<anchor>#[a-z0-9-]+)?`?")
 # what json.dumps lets pass, and a terminal obeys
 _CONTROL = re.compile("[\x7f-\x9f\ud800-\udfff\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
-def emit_json(document: Mapping[str, object]) -> None:
-    """Print exactly one JSON object on stdout."""
+def emit_json(document: Answer | Refusal) -> None:
+    """Print exactly one JSON object on stdout: one of model/json_objects.py."""
+    _print(json_text(document))
+
+
+def json_text(document: Answer | Refusal) -> str:
+    """Its text, in which nothing is left that a terminal obeys."""
     text = json.dumps(document, ensure_ascii=False)
-    _print(_CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
+    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def errors_object(error: DeepOpsError) -> dict[str, object]:
+def errors_object(error: DeepOpsError) -> Refusal:
     """The JSON object of a refused command (DESIGN, section 5)."""
     if isinstance(error, InputError):
         return refusal_object((p.where, p.message, p.hint) for p in error.problems)
     return refusal_object([("", error.message, error.hint)])
 
 
-def refusal_object(problems: Iterable[tuple[str, str, str]]) -> dict[str, object]:
+def refusal_object(problems: Iterable[tuple[str, str, str]]) -> Refusal:
     """The same from (where, message, hint)."""
-    errors = [{"where": where, "message": message, "hint": hint} for where, message, hint in problems]
+    errors: list[Fault] = [{"where": where, "message": message, "hint": hint} for where, message, hint in problems]
     return {"schema": SCHEMA, "ok": False, "errors": errors}
 
 
@@ -83,17 +93,24 @@ def show_warning(problem: Problem) -> None:
     info(click.style("warning: ", fg="yellow") + printable(f"{problem.where}: {problem.message}; {problem.hint}"))
 
 
+def pasteable(text: str) -> str:
+    """A text whose commands can be pasted: with -C as it was typed, and pages by the command that shows them."""
+    text = _PAGE.sub(lambda match: f"`deepopsctl docs show {match['page']}{match['anchor'] or ''}`", text)
+    directory = DIRECTORY.get()
+    return _COMMAND.sub(lambda match: f"{match[1]}deepopsctl -C {quote(directory)} ", text) if directory else text
+
+
 def info(text: str) -> None:
     """Print a line for people, on stderr; a terminal that was closed does not keep a command from ending well."""
     try:
-        click.echo(coloured(text), err=True, color=color())
+        click.echo(coloured(pasteable(text)), err=True, color=color())
     except OSError:
         discard(sys.stderr)
 
 
 def show(text: str) -> None:
     """Print a line of data, on stdout."""
-    _print(coloured(text))
+    _print(coloured(pasteable(text)))
 
 
 def discard(stream: TextIO) -> None:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TypedDict
+from typing import Any
 
 import click
 
 from deepopsctl.cli.output import info
+from deepopsctl.cluster.ssh_login import Login
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,21 +51,17 @@ def _read(file: Path) -> str:
     return first_line(sys.stdin.readline()) if str(file) == "-" else read_password(file)
 
 
-class RunPasswords(TypedDict):
-    """The passwords a person typed, by their names in RunRequest; None where not asked."""
+def ask_login(options: Mapping[str, Any]) -> Login:
+    """The login of the connection options; -k and -K ask on the terminal, without echo.
 
-    ssh_password: str | None
-    become_password: str | None
-
-
-def ask_passwords(*, ssh: bool, become: bool) -> RunPasswords:
-    """Ask on the terminal, without echo, for the passwords of -k and -K; an empty sudo password repeats the SSH one."""
-    first = _ask("SSH password") if ssh else None
+    An empty sudo password repeats the SSH one.
+    """
+    first = _ask("SSH password") if options.get("ask_pass") else None
     second = None
-    if become:
-        question = "sudo password" + (" [the same]" if ssh else "")
+    if options.get("ask_become_pass"):
+        question = "sudo password" + (" [the same]" if first else "")
         second = _ask(question, default=first or "")
-    return RunPasswords(ssh_password=first, become_password=second)
+    return Login(options.get("user") or "", first, second)
 
 
 def _ask(text: str, default: str | None = None) -> str:

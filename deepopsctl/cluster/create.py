@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.cluster.editor_schemas import DIRECTORY, copy_schemas
 from deepopsctl.cluster.import_report import FILE_NAME, Carryover, render_report
 from deepopsctl.cluster.inventory import render_inventory
 from deepopsctl.cluster.secrets import add_missing, encrypt, new_password, new_secrets
@@ -133,6 +134,7 @@ def _complete(directory: ClusterDir, carryover: Carryover | None = None) -> None
     for subdirectory, mode in (
         (directory.settings.parent, 0o755),
         (directory.inventory_dir / "host_vars", 0o755),
+        (directory.path / DIRECTORY, 0o755),
         (directory.ssh_key.parent, 0o700),
         (directory.runs, 0o700),
     ):
@@ -147,6 +149,7 @@ def _complete(directory: ClusterDir, carryover: Carryover | None = None) -> None
     ):
         if not path.exists():
             write_atomic(path, text, mode)
+    copy_schemas(directory.path)
     _update_gitignore(directory.path)
     if not directory.secrets.exists():
         password = directory.vault_password.read_bytes().strip()

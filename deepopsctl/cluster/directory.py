@@ -118,9 +118,11 @@ class ClusterDir:
         return cluster
 
     def refresh_inventory(self, cluster: Cluster) -> bool:
-        """Update inventory/hosts.yml; returns whether it changed."""
+        """Update inventory/hosts.yml, and what editors read; returns whether the inventory changed."""
+        from deepopsctl.cluster.editor_schemas import copy_schemas
         from deepopsctl.cluster.inventory import render_inventory
 
+        copy_schemas(self.path)
         text = render_inventory(cluster)
         if self.hosts.is_file() and self.hosts.read_bytes() == text.encode():
             return False

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from deepopsctl.model.cluster import Cluster
+from deepopsctl.model.json_objects import NoteEntry
 from deepopsctl.text.answers import mapping
 from deepopsctl.text.node_sets import fold_in_order
 
@@ -21,9 +22,9 @@ class Note:
     reason: str
     hint: str = ""
 
-    def to_dict(self) -> dict[str, str]:
+    def to_dict(self) -> NoteEntry:
         """The object of `init --json`."""
-        return asdict(self)
+        return {"name": self.name, "where": self.where, "reason": self.reason, "hint": self.hint}
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import MappingProxyType
@@ -93,6 +93,18 @@ class Target:
         user = ["-l", self.user] if self.user else []
         proxy = ["-o", f"ProxyCommand={self.proxy}"] if self.proxy else []
         return [*port, *user, *proxy, "--", self.destination]
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """How a person logs in where not as cluster.yml says: `-u`, `-k` and `-K` of a command; None where not asked."""
+
+    user: str = ""
+    password: str | None = field(default=None, repr=False)
+    sudo_password: str | None = field(default=None, repr=False)
+
+
+AS_DECLARED = Login()
 
 
 def quoted(path: Path | str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
+from deepopsctl.cluster.editor_schemas import first_line
 from deepopsctl.environment.spaces import space_lines
 from deepopsctl.gpus.notation import as_written
 from deepopsctl.gpus.nvlink import domain_lines
@@ -21,7 +22,7 @@ MAX_RANGES = 8
 _HEADER = """\
 # The nodes of this cluster and what they are for. Edit this file, then run `deepopsctl deploy`.
 # Names and addresses are node sets, paired in the order written: "gpu[01-16]" with "10.0.1.[11-26]".
-# All keys: docs/reference/cluster-yml.md
+# All keys: deepopsctl docs show cluster-yml
 """
 
 _COMPONENTS = "# What `deepopsctl deploy` deploys; `deepopsctl deploy NAME` deploys one of them alone."
@@ -33,7 +34,7 @@ _PARTITIONS = "# Slurm partitions; further Slurm keys of a partition go into `op
 
 def render_spec(cluster: Cluster) -> str:
     """The text of a cluster.yml that parses to the same cluster."""
-    lines = [_HEADER, "schema: 1", f"cluster: {flow(_cluster_section(cluster))}", "", "nodes:"]
+    lines = [first_line("cluster") + _HEADER, "schema: 1", f"cluster: {flow(_cluster_section(cluster))}", "", "nodes:"]
     lines += [f"  - {flow(entry)}" for entry in _node_entries(cluster.nodes)]
     lines += ["", _PARTITIONS, "partitions:"]
     lines += [f"  - {flow(_partition_entry(partition))}" for partition in cluster.partitions]

@@ -14,6 +14,7 @@ from deepopsctl.doctor.facts import NodeFacts, parse_facts
 from deepopsctl.doctor.single_node import check_failure
 from deepopsctl.errors import ExitCode
 from deepopsctl.model.cluster import Cluster
+from deepopsctl.model.json_objects import ChecksObject
 from deepopsctl.report.model import Facts, document
 from deepopsctl.run.outcome import RunOutcome, RunSummary
 from deepopsctl.text.answers import mapping
@@ -43,7 +44,7 @@ class Examination:
         """No check failed, and every node was reached."""
         return self.exit_code is ExitCode.OK
 
-    def document(self) -> dict[str, object]:
+    def document(self) -> ChecksObject:
         """The JSON object: validate's form."""
         checks = [_advised(check) for check in self.facts.checks]
         return document(ok=self.ok, run=self.facts.run, checks=checks, command=COMMAND, verdict=self.facts.stopped)

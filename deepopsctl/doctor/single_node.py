@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import asdict
 
 from deepopsctl.checks.check import Check
 from deepopsctl.doctor.advisories import AS_OF, MUNGE, SLURM, is_a_version, open_ones
 from deepopsctl.doctor.check_builders import Declared, failed, passed, skipped, warned
-from deepopsctl.doctor.facts import Disk, NodeFacts
+from deepopsctl.doctor.facts import NodeFacts
 from deepopsctl.gpus.models import may_be
 from deepopsctl.model.cluster import Role
+from deepopsctl.node_programs._shared import room
 from deepopsctl.run.hints import hint_for
 from deepopsctl.run.outcome import Failure
 from deepopsctl.slurm.conf import NodeSet
@@ -18,9 +20,6 @@ from deepopsctl.slurm.needs import beyond_hardware
 from deepopsctl.slurm.releases import release_of
 from deepopsctl.text.answers import items
 
-# MiB: below the first a deploy fails, below the second is a warning
-BOUNDS = {"/": (500, 2000), "/var": (500, 2000), "/tmp": (50, 200)}  # noqa: S108 (only checked)
-LEAST_INODES = 0.02
 EXPECTED_PROGRAMS = {
     "slurmctld": {"slurmctld"},
     "slurmd": {"slurmd"},
@@ -186,13 +185,13 @@ def repositories(node: NodeFacts, _: Declared) -> Check:
 
 def disk(node: NodeFacts, _: Declared) -> Check:
     """The worst of the file systems."""
-    fatal = [text for entry in node.disks for text in _fatal(entry)]
+    fatal = [text for entry in node.disks for text in room.shortages(asdict(entry))]
     if fatal:
         return failed("disk", node.name, "; ".join(fatal))
-    tight = [entry for entry in node.disks if entry.free_mb < BOUNDS[entry.path][1]]
+    tight = [entry for entry in node.disks if entry.free_mb < room.BOUNDS[entry.path][1]]
     if tight:
         words = ", ".join(f"{entry.path} has {entry.free_mb} MiB left" for entry in tight)
-        return warned("disk", node.name, words, "", ", ".join(f"{e.path} {BOUNDS[e.path][1]} MiB" for e in tight))
+        return warned("disk", node.name, words, "", ", ".join(f"{e.path} {room.BOUNDS[e.path][1]} MiB" for e in tight))
     if not node.disks:
         return skipped("disk", node.name, "the node reports none")
     return passed("disk", node.name, f"{min(entry.free_mb for entry in node.disks) / 1024:.1f}", unit="GiB free")
@@ -473,15 +472,6 @@ def check_failure(failure: Failure) -> Check:
         hint = "log in and find what hangs (`uptime`, `dmesg`, a dead network file system)"
         return failed("examined", failure.host, "the login works, then it does not answer", hint=hint)
     return failed("examined", failure.host, text, hint=failure.hint)
-
-
-def _fatal(entry: Disk) -> list[str]:
-    problems = [f"{entry.path} is read-only"] if entry.read_only else []
-    if entry.free_mb < BOUNDS[entry.path][0]:
-        problems.append(f"{entry.path} has {entry.free_mb} MiB left, {BOUNDS[entry.path][0]} are needed")
-    if entry.inodes and entry.free_inodes < entry.inodes * LEAST_INODES:
-        problems.append(f"{entry.path} has {entry.free_inodes} inodes left")
-    return problems
 
 
 def _computes(declared: Declared, name: str) -> bool:

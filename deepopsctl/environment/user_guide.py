@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -21,6 +22,7 @@ from deepopsctl.slurm.hardware import NodeHardware
 from deepopsctl.storage.purge import purge_of
 from deepopsctl.storage.quota import Limits, quota_of
 from deepopsctl.text.node_sets import fold_in_order
+from deepopsctl.text.pages import slug
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 _DAY = 86_400
 # of the example job, where the nodes have as much
 _CPUS, _MEMORY_GIB = 4, 16
+# where the template has the list of sections
+_CONTENTS = "@CONTENTS@"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +46,12 @@ class Nodes:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the example job asks for: as much as its partition's nodes all have."""
+    """What the example job asks for: as much as its partition's nodes all have; little where they are not `known`."""
 
     cpus: int
     memory_gib: int
     time: str
+    known: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +71,23 @@ def render_markdown(
     ssh: str,
     modules: Sequence[str] = (),
     reserve_percent: int = RESERVE_PERCENT,
+    containers: Sequence[str] = (),
+    contact: str = "",
 ) -> str:
     """The guide as Markdown; `ssh` is a configuration for its users, `modules` are those that the site has.
 
-    `reserve_percent` is the share of the memory that Slurm does not give to jobs.
+    `contact` is whom users ask, `containers` what starts containers in jobs, `reserve_percent` the share of the memory
+    that Slurm does not give to jobs.
     """
     partition = next((each for each in cluster.partitions if each.default), cluster.partitions[0])
     gpu_partition = next((each for each in (partition, *cluster.partitions) if _gpu_types(cluster, each)), None)
     with_environment = cluster.components is not None and "environment" in cluster.components
-    return (
+    text = (
         _templates()
         .get_template("user-guide.md.j2")
         .render(
+            contents=_CONTENTS,
+            contact=contact,
             cluster=cluster,
             ssh=ssh.strip(),
             login=cluster.access.login_name or _login_nodes(cluster)[0].name,
@@ -94,9 +104,12 @@ def render_markdown(
             spaces=[_space(cluster, mount) for mount in cluster.storage if mount.type is not StorageType.TMPFS],
             environment=with_environment,
             modules=modules,
+            containers=containers,
             monitoring=cluster.components is not None and "monitoring" in cluster.components,
         )
     )
+    titles = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    return text.replace(_CONTENTS, "\n".join(f"- [{title}](#{slug(title)})" for title in titles))
 
 
 def render_html(cluster: Cluster, markdown: str) -> str:
@@ -105,7 +118,10 @@ def render_html(cluster: Cluster, markdown: str) -> str:
 
     # cluster.yml's texts are not HTML
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
-    return _templates().get_template("user-guide.html.j2").render(name=cluster.name, content=parser.render(markdown))
+    content = re.sub(
+        r"<h2>(.*?)</h2>", lambda match: f'<h2 id="{slug(match[1])}">{match[1]}</h2>', parser.render(markdown)
+    )
+    return _templates().get_template("user-guide.html.j2").render(name=cluster.name, content=content)
 
 
 @cache
@@ -155,10 +171,13 @@ def _request(
     known = [each for each in _nodes(cluster, partition, hardware, reserve_percent) if each.cpus]
     hour = 60
     limit = minutes(partition.max_time)
+    # what every node has, where one of them was not detected yet
+    is_known = bool(known) and len(known) == len(list(_nodes(cluster, partition, hardware, reserve_percent)))
     return Request(
-        cpus=min([_CPUS, *(each.cpus for each in known)]),
-        memory_gib=max(1, min([_MEMORY_GIB, *(each.memory_gib for each in known)])),
+        cpus=min(_CPUS, *(each.cpus for each in known)) if is_known else 1,
+        memory_gib=max(1, min(_MEMORY_GIB, *(each.memory_gib for each in known))) if is_known else 1,
         time="01:00:00" if limit is None else clock(min(hour, limit)),
+        known=is_known,
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.settings import site_values
+from deepopsctl.cluster.ssh_login import AS_DECLARED, Login
 from deepopsctl.errors import DeepOpsError
 from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.ssh.node_command import ask
@@ -55,23 +56,23 @@ def saves_monitoring(directory: ClusterDir) -> bool:
     return site_values(directory).get("monitoring_backup") is True
 
 
-def run_backup(directory: ClusterDir) -> tuple[tuple[Answer, ...], DeepOpsError | None]:
+def run_backup(directory: ClusterDir, login: Login = AS_DECLARED) -> tuple[tuple[Answer, ...], DeepOpsError | None]:
     """Make a set now on each node that saves something: those that were made, and why others were not."""
-    return _on_each(directory, "run")
+    return _on_each(directory, login, "run")
 
 
-def _on_each(directory: ClusterDir, action: str) -> tuple[tuple[Answer, ...], DeepOpsError | None]:
-    return _ask_all(directory, [(node, which) for node, which, _parts in _sets(directory)], action)
+def _on_each(directory: ClusterDir, login: Login, action: str) -> tuple[tuple[Answer, ...], DeepOpsError | None]:
+    return _ask_all(directory, login, [(node, which) for node, which, _parts in _sets(directory)], action)
 
 
 def _ask_all(
-    directory: ClusterDir, programs: Iterable[tuple[Node, tuple[str, ...]]], action: str
+    directory: ClusterDir, login: Login, programs: Iterable[tuple[Node, tuple[str, ...]]], action: str
 ) -> tuple[tuple[Answer, ...], DeepOpsError | None]:
     answers: list[Answer] = []
     errors: list[DeepOpsError] = []
     for node, which in programs:
         try:
-            answers.append(_ask(directory, node, *which, action))
+            answers.append(_ask(directory, login, node, *which, action))
         except DeepOpsError as error:
             errors.append(error)
     if len(errors) < 2:
@@ -80,18 +81,18 @@ def _ask_all(
     return tuple(answers), DeepOpsError("; ".join(texts), "; ".join(hints))
 
 
-def list_backups(directory: ClusterDir) -> tuple[tuple[Answer, ...], DeepOpsError | None]:
+def list_backups(directory: ClusterDir, login: Login = AS_DECLARED) -> tuple[tuple[Answer, ...], DeepOpsError | None]:
     """The sets of all nodes: in the repository of Slurm, and in that of monitoring; and why one can't be listed."""
     cluster = directory.cluster()
     programs: list[tuple[Node, tuple[str, ...]]] = [(saved_nodes(cluster)[0], ())]
     if saves_monitoring(directory):
         programs.append((cluster.with_role(Role.MONITORING)[0], _OF_MONITORING))
-    return _ask_all(directory, programs, "list")
+    return _ask_all(directory, login, programs, "list")
 
 
-def snapshots(directory: ClusterDir) -> list[Mapping[str, object]]:
+def snapshots(directory: ClusterDir, login: Login = AS_DECLARED) -> list[Mapping[str, object]]:
     """The entries of `list_backups`: id, time, host, parts, the newest first; raises where no repository answers."""
-    answers, error = list_backups(directory)
+    answers, error = list_backups(directory, login)
     if error and not answers:
         raise error
     return snapshots_of(answers)
@@ -103,17 +104,19 @@ def snapshots_of(answers: Iterable[Answer]) -> list[Mapping[str, object]]:
     return sorted(entries, key=lambda entry: str(entry["time"]), reverse=True)
 
 
-def verify_backup(directory: ClusterDir, snapshot: str) -> tuple[tuple[Answer, ...], DeepOpsError | None]:
+def verify_backup(
+    directory: ClusterDir, snapshot: str, login: Login = AS_DECLARED
+) -> tuple[tuple[Answer, ...], DeepOpsError | None]:
     """Restore sets where their parts belong, apart from what runs there, and compare them with what was saved.
 
     Without a snapshot the newest of each node: what was restored, and why others were not.
     """
     if not snapshot:
-        return _on_each(directory, "verify")
-    has = next((entry["parts"] for entry in snapshots(directory) if entry["id"] == snapshot[:8]), None)
+        return _on_each(directory, login, "verify")
+    has = next((entry["parts"] for entry in snapshots(directory, login) if entry["id"] == snapshot[:8]), None)
     for node, which, parts in _sets(directory):
         if parts & set(texts(has)):
-            return (_ask(directory, node, *which, "verify", snapshot),), None
+            return (_ask(directory, login, node, *which, "verify", snapshot),), None
     raise DeepOpsError(f"the repository has no snapshot {snapshot}", "see `deepopsctl backup list`")
 
 
@@ -135,9 +138,9 @@ def _sets(directory: ClusterDir) -> list[tuple[Node, tuple[str, ...], frozenset[
     return sets
 
 
-def _ask(directory: ClusterDir, node: Node, *words: str) -> Answer:
+def _ask(directory: ClusterDir, login: Login, node: Node, *words: str) -> Answer:
     cluster = directory.cluster()
-    answer = ask(directory, cluster, node, [PROGRAM, *words], as_root=True)
+    answer = ask(directory, cluster, node, [PROGRAM, *words], as_root=True, login=login)
     if answer.status:
         if answer.status == _NOT_FOUND or f"{PROGRAM}: command not found" in answer.reason:
             raise DeepOpsError(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.cluster.ssh_login import AS_DECLARED, Login
 from deepopsctl.errors import ControlMachineError, DeepOpsError
 from deepopsctl.lab.image import run_mmdebstrap
 from deepopsctl.model.cluster import Cluster, Node
@@ -91,11 +92,12 @@ class OnNode:
     directory: ClusterDir
     cluster: Cluster
     node: Node
+    login: Login = AS_DECLARED
 
     def architecture(self) -> str:
         """That of its dpkg; a DeepOpsError where it can't build."""
         words = ("sh", "-c", "command -v mmdebstrap >&2 && dpkg --print-architecture")
-        answer = ask(self.directory, self.cluster, self.node, words, as_root=True, timeout_s=60)
+        answer = ask(self.directory, self.cluster, self.node, words, as_root=True, timeout_s=60, login=self.login)
         if answer.status:
             what = f": {answer.reason}" if answer.errors else ""
             raise DeepOpsError(f"{self.node.name} has no mmdebstrap{what}", f"there: {_INSTALL}")
@@ -105,12 +107,15 @@ class OnNode:
         """The inputs go there as an archive, and so does the result come back."""
         place = Path("/var/tmp", f"deepopsctl-build-{secrets.token_hex(8)}")  # noqa: S108 (made there with mode 0700)
         script = script_of(place, argv)
-        command = command_on(self.directory, self.cluster, self.node, ["sh", "-c", script], as_root=True)
-        with tempfile.TemporaryFile() as sent, tempfile.TemporaryFile() as received:
+        reached = command_on(
+            self.directory, self.cluster, self.node, ["sh", "-c", script], as_root=True, login=self.login
+        )
+        with reached as command, tempfile.TemporaryFile() as sent, tempfile.TemporaryFile() as received:
+            sent.write(command.data)
             with tarfile.open(fileobj=sent, mode="w") as archive:
                 archive.add(inputs, ".")
             sent.seek(0)
-            run_mmdebstrap(tuple(command), notify, output, stdin=sent, stdout=received)
+            run_mmdebstrap(tuple(command.argv), notify, output, stdin=sent, stdout=received)
             received.seek(0)
             unpack(received, result)
 

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from deepopsctl.errors import ExitCode
 from deepopsctl.lifecycle.rolling import Selection, select
 from deepopsctl.model.cluster import Node, Role
+from deepopsctl.model.json_objects import OsPlanParts, UpgradeNode
 from deepopsctl.nodes.reboot import SERVICES
 from deepopsctl.nodes.workflow import SILENT
 from deepopsctl.slurm.state import SlurmState
@@ -51,7 +52,7 @@ class OsFacts:
         parts = (self.packages, self.held, self.left)
         return (*(tuple(sorted(part.items())) for part in parts), self.kept_back, self.will_reboot)
 
-    def document(self) -> dict[str, object]:
+    def document(self) -> UpgradeNode:
         """The JSON object of a node."""
         return {
             "packages": {name: list(versions) for name, versions in self.packages.items()},
@@ -114,7 +115,7 @@ class OsPlan:
         for names in names_by_content.values():
             yield tuple(names), self.facts[names[0]]
 
-    def document(self) -> dict[str, object]:
+    def document(self) -> OsPlanParts:
         """The JSON object of `--plan`."""
         jobs = self.slurm.jobs_on(self._compute)
         return {

@@ -32,7 +32,7 @@ def _restore(flow: Flow, host: Node, snapshot: str) -> None:
     flow.survey(cluster, slurm=False)
     if MONITORING not in flow.deployed:
         raise StoppedError("monitoring is not deployed: nothing was changed", "`deepopsctl deploy` first")
-    entry = _chosen(flow.directory, snapshot)
+    entry = _chosen(flow, snapshot)
     when = datetime.fromisoformat(str(entry["time"])[:19])
     flow.confirm(
         f"restore monitoring of {when:%F %H:%M} ({entry['id']}) on {host.name}? What Prometheus has stays, "
@@ -50,9 +50,9 @@ def _restore(flow: Flow, host: Node, snapshot: str) -> None:
     )
 
 
-def _chosen(directory: ClusterDir, asked: str) -> Mapping[str, object]:
+def _chosen(flow: Flow, asked: str) -> Mapping[str, object]:
     """The set asked for, else the newest one with monitoring's data."""
-    for entry in snapshots(directory):
+    for entry in snapshots(flow.directory, flow.base.login):
         if MONITORING in texts(entry.get("parts")) and asked[:8] in ("", entry["id"]):
             return entry
     which = f"snapshot {asked} with monitoring's data" if asked else "monitoring's data"

@@ -20,6 +20,7 @@ from deepopsctl.files import write_atomic
 from deepopsctl.lifecycle.pace import Pace
 from deepopsctl.lifecycle.rolling import Rolling, Selection, WorkResult, select
 from deepopsctl.model.cluster import Cluster, Node, Role
+from deepopsctl.model.json_objects import NvidiaPlanParts
 from deepopsctl.nodes.workflow import SILENT, Flow, Operator, Report, StoppedError, failed_nodes, state_of
 from deepopsctl.run.outcome import RunOutcome
 from deepopsctl.run.questions import SLURM_INFO
@@ -71,7 +72,7 @@ class NvidiaPlan:
         """Those whose jobs have to end first."""
         return tuple(name for name in self.todo if self.slurm.jobs_on([name]))
 
-    def document(self) -> dict[str, object]:
+    def document(self) -> NvidiaPlanParts:
         """The JSON object of `--plan`."""
         jobs = self.slurm.jobs_on(self.todo)
         return {

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from deepopsctl.lifecycle.pace import allowed_failures, batch_size
 from deepopsctl.model.cluster import Cluster, Node, Role
+from deepopsctl.model.json_objects import SlurmPlanParts
 from deepopsctl.slurm.package_choice import SYSTEMS, choose_repository
 from deepopsctl.slurm.plugin_files import CAPABILITIES, capabilities
 from deepopsctl.slurm.releases import REMOVALS, Removal, release_of, upgrade_path, upgrade_refusal
@@ -112,7 +113,7 @@ class Plan:
         names = {*_kept_packages(node, repository), *_split_off(node, repository, self.offered.get(node.platform, {}))}
         return {package: str(repository["version"]) for package in sorted(names)}
 
-    def document(self) -> dict[str, object]:
+    def document(self) -> SlurmPlanParts:
         """The JSON object of `--plan`."""
         return {
             "from": self.installed,

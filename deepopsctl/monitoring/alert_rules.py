@@ -24,6 +24,8 @@ _DURATION = re.compile(r"([0-9]+)(ms|s|m|h|d|w)")
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 # the number that an expression ends with, after a comparison that is not within parentheses
 _THRESHOLD = re.compile(r"((?:==|!=|[<>]=?)\s*)(-?[0-9]+(?:\.[0-9]+)?)\s*$")
+_RUNBOOK = re.compile(rf"^((?P<indent> *)runbook: {re.escape(RUNBOOK)}#(?P<anchor>\w+))$", re.MULTILINE)
+_ADDRESS = re.compile(r"https?://[A-Za-z0-9._~:/?=&%+@\[\]-]+")
 _INNERMOST = re.compile(r"\([^()]*\)")
 
 
@@ -73,6 +75,22 @@ def with_overrides(files: Mapping[str, str], changes: object) -> dict[str, str]:
     """The rule files with overrides that `validate_overrides` accepts; files without overrides are unchanged."""
     by_alert = {alert: change.values for alert, change in members(changes)}
     return {name: _changed(text, by_alert) for name, text in files.items()}
+
+
+def with_addresses(files: Mapping[str, str], page: str) -> dict[str, str]:
+    """The rule files whose alerts also have `runbook_url`: on the page that a site publishes; '' for none."""
+
+    def added(match: re.Match[str]) -> str:
+        return f"{match[1]}\n{match['indent']}runbook_url: {page}#{match['anchor']}"
+
+    return {name: _RUNBOOK.sub(added, text) if page else text for name, text in files.items()}
+
+
+def page_problems(page: str) -> list[str]:
+    """What is wrong with the address of the page of alerts, one sentence each."""
+    if not page or _ADDRESS.fullmatch(page):
+        return []
+    return [f"prometheus_runbook_page: {page} is not an address: write https://docs.example.com/reference/alerts/"]
 
 
 def validate_overrides(files: Mapping[str, str], changes: object) -> list[str]:

@@ -50,7 +50,7 @@ class _Add:
         self._set_up_ssh(cluster, nodes, spec)
         admit(flow, cluster, nodes)
         flow.report.closing = f"{fold(names)} {'is' if len(names) == 1 else 'are'} in service"
-        others = untouched_nodes(cluster, names)
+        others = untouched_nodes(cluster, nodes)
         if others and any(node.address for node in nodes):
             flow.report.closing += f"; the next `deepopsctl deploy` adds the name to /etc/hosts of {fold(others)}"
 

@@ -27,7 +27,7 @@ def admit(flow: Flow, cluster: Cluster, nodes: tuple[Node, ...], **extra: object
     compute = [node.name for node in nodes if Role.COMPUTE in node.roles]
     again = f"fix it, then run the same command again: it resumes from here (deepopsctl node {flow.verb})"
     flow.operator.info(f"deploy on {fold(names)} and on the dependent nodes")
-    outcome = flow.deploy(cluster, names, "operate/nodes/stop-slurmd", deepops_new_nodes=compute, **extra)
+    outcome = flow.deploy(cluster, nodes, "operate/nodes/stop-slurmd", deepops_new_nodes=compute, **extra)
     stands = f"{fold(names)} stays in cluster.yml and takes no jobs"
     flow.require_service(outcome, cluster, nodes, stands, again)
     if compute:

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from deepopsctl.errors import ExitCode, RunTimeoutError
 from deepopsctl.model.cluster import Cluster
+from deepopsctl.model.json_objects import DrainObject
 from deepopsctl.nodes.wait_for_jobs import SHOWN_JOBS, job_words, wait_for_jobs
 from deepopsctl.nodes.workflow import NODE_STATE, Flow, StoppedError, encode_reason, state_of
 from deepopsctl.run.outcome import Failure, RunOutcome, TaskResult
@@ -67,7 +68,7 @@ class DrainResult:
         """The same after the wait."""
         return replace(self, nodes=tuple(replace(node, jobs=()) for node in self.nodes))
 
-    def document(self) -> dict[str, object]:
+    def document(self) -> DrainObject:
         """The JSON object: `deploy`'s, and the nodes."""
         states = self.slurm.nodes
         return {

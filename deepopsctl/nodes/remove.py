@@ -94,7 +94,7 @@ class _Remove:
         flow.operator.info(f"remove {fold(names)} from the configuration")
         self._forget(spec, text, names)
         flow.report.closing = f"{fold(names)} removed from the cluster"
-        others = untouched_nodes(self.cluster, names)
+        others = untouched_nodes(self.cluster, self.nodes)
         if others and any(node.address for node in self.nodes):
             flow.report.closing += (
                 f"; /etc/hosts of {fold(others)} {'lists' if len(others) == 1 else 'list'} "
@@ -122,7 +122,7 @@ class _Remove:
         after = spec.write(text)
         flow = self.flow
         try:
-            outcome = flow.deploy(after, (), deepops_hold_waiting=self.options.hold_waiting)
+            outcome = flow.deploy(after, self.nodes, deepops_hold_waiting=self.options.hold_waiting)
             flow.require_service(
                 outcome,
                 after,

@@ -99,7 +99,7 @@ class _Replace:
         if Role.CONTROLLER in self.node.roles:
             self._require_standby(cluster)
         flow.report.closing = f"{name} is replaced and in service"
-        others = untouched_nodes(cluster, [name])
+        others = untouched_nodes(cluster, [self.node])
         if others and self._moves:
             flow.report.closing += f"; the next `deepopsctl deploy` updates its address in /etc/hosts of {fold(others)}"
 

@@ -291,7 +291,8 @@ class _Rotate:
         if Secret.AUTHORITY in self.rotation.secrets:
             values["cluster_authority"] = new_authority(today())
         if Secret.BIND_PASSWORD in self.rotation.secrets:
-            values[BIND] = self.rotation.bind_password
+            # a trial that was cut off left the other
+            values.update({BIND: self.rotation.bind_password, f"{BIND}_next": None})
         secrets.change(directory.secrets, directory.vault_password, values)
 
     def _end(self, nodes: tuple[Node, ...], *, with_key: bool) -> None:

@@ -15,11 +15,13 @@ from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.content import components
 from deepopsctl.errors import DeepOpsError, ExitCode
 from deepopsctl.model.cluster import Cluster, Node, Role
+from deepopsctl.model.json_objects import SCHEMA, WorkflowObject
 from deepopsctl.nodes.wait_for_jobs import slurm_now
+from deepopsctl.report.model import entries_of
 from deepopsctl.run.claim import PLAYBOOK as CLAIM, OutdatedError, died_here, parse_answer
 from deepopsctl.run.events import Totals
 from deepopsctl.run.lock import ClusterBusyError, cluster_lock
-from deepopsctl.run.outcome import COUNTS, SCHEMA, Failure, RunOutcome, Verdict
+from deepopsctl.run.outcome import COUNTS, FAULT, Failure, RunOutcome, Verdict, chosen
 from deepopsctl.run.questions import SLURM_INFO
 from deepopsctl.run.request import RunRequest
 from deepopsctl.run.workspace import Workspace
@@ -57,10 +59,6 @@ class Operator(Protocol):
 
 class StoppedError(DeepOpsError):
     """The command stopped early; the message says what is unchanged, the hint how to continue."""
-
-    def __init__(self, message: str, hint: str, exit_code: ExitCode = ExitCode.FAILED) -> None:
-        super().__init__(message, hint)
-        self.exit_code = exit_code
 
 
 @dataclass(slots=True)
@@ -108,11 +106,11 @@ class Report:
         """Everything that failed, in order."""
         return tuple(failure for outcome in self.outcomes for failure in outcome.summary.failures)
 
-    def as_object(self) -> dict[str, object]:
+    def as_object(self) -> WorkflowObject:
         """The JSON object."""
         slowest = [entry for outcome in self.outcomes for entry in outcome.summary.slowest]
         sentences = [sentence for outcome in self.outcomes for sentence in outcome.summary.warnings]
-        document: dict[str, object] = {
+        document: WorkflowObject = {
             "schema": SCHEMA,
             "command": self.command,
             "ok": self.exit_code is ExitCode.OK,
@@ -120,18 +118,15 @@ class Report:
             "run": self.outcomes[0].run_id if self.outcomes else "",
             "runs": [outcome.run_id for outcome in self.outcomes],
             "elapsed_s": self.elapsed_s,
-            "hosts": {host: {name: getattr(t, name) for name in COUNTS} for host, t in self.hosts.items()},
-            "failures": [
-                {key: getattr(failure, key) for key in ("host", "component", "task", "message", "hint")}
-                for failure in self.failures
-            ],
+            "hosts": {host: chosen(totals, COUNTS) for host, totals in self.hosts.items()},
+            "failures": [chosen(failure, FAULT) for failure in self.failures],
             "slowest": [
                 {"task": task, "elapsed_s": elapsed} for task, elapsed in sorted(slowest, key=lambda e: -e[1])[:5]
             ],
             "warnings": [*dict.fromkeys([*sentences, *self.warnings])],
         }
         if self.checks:
-            document["checks"] = [check.to_dict() for check in self.checks]
+            document["checks"] = entries_of(self.checks)
         if self.stopped:
             document["stopped"] = {"message": self.stopped.message, "hint": self.stopped.hint}
         return document
@@ -207,9 +202,12 @@ class Flow:
         self.report.outcomes.append(outcome)
         return outcome
 
-    def deploy(self, cluster: Cluster, names: Iterable[str], *before: str, **extra: object) -> RunOutcome:
-        """Run the deployed components on these and the dependent nodes; unreachable dependent nodes are tolerated."""
-        wanted = [*names, *(node.name for node in dependent_nodes(cluster))]
+    def deploy(self, cluster: Cluster, changed: Iterable[Node], *before: str, **extra: object) -> RunOutcome:
+        """Run the deployed components where nodes that join, leave or are replaced have an effect.
+
+        Of the other nodes those that can't be reached are tolerated.
+        """
+        wanted = _affected(cluster, tuple(changed))
         return self.run_playbooks(cluster, (*before, *self.deployed), wanted, **extra)
 
     def require_service(
@@ -285,10 +283,18 @@ def dependent_nodes(cluster: Cluster) -> tuple[Node, ...]:
     return tuple(node for node in cluster.nodes if node.name in wanted)
 
 
-def untouched_nodes(cluster: Cluster, names: Iterable[str]) -> tuple[str, ...]:
+def untouched_nodes(cluster: Cluster, changed: Iterable[Node]) -> tuple[str, ...]:
     """The nodes on which no task runs."""
-    busy = {*names, *(node.name for node in dependent_nodes(cluster))}
+    busy = _affected(cluster, tuple(changed))
     return tuple(node.name for node in cluster.nodes if node.name not in busy)
+
+
+def _affected(cluster: Cluster, changed: tuple[Node, ...]) -> frozenset[str]:
+    """These, and the dependent nodes; all where users log in by one of them: each node lets them in by its host key."""
+    login = Role.LOGIN if any(Role.LOGIN in node.roles for node in (*cluster.nodes, *changed)) else Role.CONTROLLER
+    everywhere = any(login in node.roles for node in changed)
+    others = cluster.nodes if everywhere else dependent_nodes(cluster)
+    return frozenset(node.name for node in (*changed, *others))
 
 
 def deployed_from_here(workspace: Workspace) -> frozenset[str]:

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import cast
 
 from deepopsctl.checks.check import Check, Totals, totals
+from deepopsctl.model.json_objects import SCHEMA, CheckEntry, ChecksObject
 
-SCHEMA = 1
+
+def entries_of(checks: Iterable[Check]) -> list[CheckEntry]:
+    """The checks as JSON has them."""
+    return [cast("CheckEntry", check.to_dict()) for check in checks]
 
 
 def document(
@@ -19,19 +24,23 @@ def document(
     command: str = "validate",
     gpus: Sequence[Mapping[str, object]] = (),
     verdict: str = "",
-) -> dict[str, object]:
+) -> ChecksObject:
     """What `deepopsctl validate --json` and `doctor --json` print; `gpus` only where GPUs were measured.
 
     `verdict` (`interrupted`, `timeout`) is there only where the run ended before all checks were made.
     """
-    fields: dict[str, object] = {
+    made: ChecksObject = {
         "schema": SCHEMA,
         "command": command,
         "ok": ok,
         "run": run,
-        "checks": [check.to_dict() for check in checks],
+        "checks": entries_of(checks),
     }
-    return {**fields, **({"verdict": verdict} if verdict else {}), **({"gpus": list(gpus)} if gpus else {})}
+    if verdict:
+        made["verdict"] = verdict
+    if gpus:
+        made["gpus"] = list(gpus)
+    return made
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,9 @@ from datetime import datetime
 from enum import StrEnum
 from pathlib import PurePath
 from types import MappingProxyType
+from typing import cast
 
+from deepopsctl.model.json_objects import ChangeEntry
 from deepopsctl.text.answers import items, mapping, mappings, real, text as text_of
 from deepopsctl.text.printable import printable, printable_tree
 
@@ -58,7 +60,8 @@ class HostStarted:
 class Change:
     """One thing that changes on one host; `host` is empty where it is a file of the cluster directory itself.
 
-    `diff` is a complete unified diff; only check mode has one. `new` marks a file that did not exist.
+    `diff` is a complete unified diff; only check mode has one. `new` marks a file that did not exist. `same_as` names
+    the node that was checked in its place, and has the difference.
     """
 
     host: str
@@ -70,17 +73,18 @@ class Change:
     policy: str = ""
     diff: str = ""
     new: bool = False
+    same_as: str = ""
 
     @property
     def what(self) -> tuple[str, str, str]:
         """Kind, name and action: nodes with equal ones have the same change."""
         return (self.kind, self.name, self.action)
 
-    def as_object(self) -> dict[str, object]:
+    def as_object(self) -> ChangeEntry:
         """The JSON object; optional fields only if set."""
-        names = ("host", "component", "kind", "name", "action")
-        entry: dict[str, object] = {name: getattr(self, name) for name in names}
-        return entry | {name: value for name in ("detail", "policy", "diff", "new") if (value := getattr(self, name))}
+        values = {name: getattr(self, name) for name in ChangeEntry.__annotations__}
+        kept = {name: value for name, value in values.items() if value or name in ChangeEntry.__required_keys__}
+        return cast("ChangeEntry", kept)
 
 
 @dataclass(frozen=True, slots=True)

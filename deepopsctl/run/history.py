@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from deepopsctl.model.json_objects import SCHEMA, PastRunEntry, RunsShowObject
 from deepopsctl.run.events import HostResult, Status, Totals
 from deepopsctl.run.lock import is_held_by
-from deepopsctl.run.outcome import FAULT, SCHEMA, Failure, LeftOut, reduce
+from deepopsctl.run.outcome import FAULT, Failure, LeftOut, reduce
 from deepopsctl.run.workspace import RunDir, Workspace
 from deepopsctl.text.answers import Fields, mappings
 
@@ -55,7 +56,7 @@ class PastRun:
         """Duration in seconds; None if unknown."""
         return Fields(self.summary).real("elapsed_s") if self.summary.get("elapsed_s") is not None else None
 
-    def as_object(self) -> dict[str, object]:
+    def as_object(self) -> PastRunEntry:
         """The entry of `runs list --json`."""
         hosts = self.hosts.values()
         return {
@@ -71,7 +72,7 @@ class PastRun:
             "unreachable": sum(bool(totals.unreachable) for totals in hosts),
         }
 
-    def details(self) -> dict[str, object]:
+    def details(self) -> RunsShowObject:
         """The object of `runs show --json`: request, summary and files of the run."""
         return {
             "schema": SCHEMA,

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Any
 
 from deepopsctl.errors import ExitCode
+from deepopsctl.model.json_objects import SCHEMA, Counts, Omission, RunObject, RunParts, TaskFailure
 from deepopsctl.run.events import Change, Event, HostResult, Notice, Recap, Status, TaskStarted, Totals
 from deepopsctl.run.hints import hint_for
 from deepopsctl.run.workspace import RunDir
 from deepopsctl.text.answers import mappings
-
-SCHEMA = 1
 
 
 class Verdict(StrEnum):
@@ -35,8 +36,18 @@ _EXIT_CODES = {
 }
 
 SLOWEST = 5
-COUNTS = ("ok", "changed", "failed", "unreachable", "skipped")
-FAULT = ("host", "component", "task", "message", "hint")
+# of changes, by how people call them
+_KINDS = {
+    "package": "packages", "file": "files", "key": "keys of slurm.conf", "unit": "services", "mount": "mounts",
+    "database": "databases", "login": "databases", "account": "accounts", "user": "accounts", "qos": "accounts",
+    "association": "accounts",
+}  # fmt: skip
+_ONE = {
+    "packages": "package", "files": "file", "keys of slurm.conf": "key of slurm.conf", "services": "service",
+    "mounts": "mount", "databases": "database", "accounts": "account", "others": "other",
+}  # fmt: skip
+COUNTS = tuple(Counts.__annotations__)
+FAULT = tuple(TaskFailure.__annotations__)
 # deepopsctl's playbooks make such groups with group_by; an empty one is the normal case
 _EMPTY_GROUP = re.compile(r"Could not match supplied host pattern, ignoring: deepops_")
 # IPv4 and IPv6
@@ -75,6 +86,27 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong with some nodes, and what to do."""
+
+    nodes: tuple[str, ...]
+    message: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SameNodes:
+    """Nodes that a plan did not check, because another one is the same, and why a deploy would not work somewhere.
+
+    `like` is the checked node by node, `hostnames` what these nodes are called now.
+    """
+
+    like: Mapping[str, str] = field(default_factory=dict)
+    hostnames: Mapping[str, str] = field(default_factory=dict)
+    blocked: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TaskResult:
     """What a module returned under the key `deepops`."""
 
@@ -109,19 +141,28 @@ class RunSummary:
         """Hosts that did not answer."""
         return tuple(host for host, totals in self.hosts.items() if totals.unreachable)
 
-    def as_object(self) -> dict[str, object]:
+    def as_object(self) -> RunParts:
         """Its part of the documented JSON object (DESIGN, section 5)."""
         return {
-            "hosts": {host: _chosen(totals, COUNTS) for host, totals in self.hosts.items()},
-            "failures": [_chosen(failure, FAULT) for failure in self.failures],
+            "hosts": {host: chosen(totals, COUNTS) for host, totals in self.hosts.items()},
+            "failures": [chosen(failure, FAULT) for failure in self.failures],
             "slowest": [{"task": task, "elapsed_s": elapsed} for task, elapsed in self.slowest],
             "warnings": list(self.warnings),
-            "left_out": [asdict(entry) for entry in self.left_out],
+            "left_out": [chosen(entry, Omission.__annotations__) for entry in self.left_out],
             "changes": [change.as_object() for change in self.changes],
         }
 
 
-def _chosen(source: object, names: Iterable[str]) -> dict[str, object]:
+def counted(changes: Iterable[Change]) -> str:
+    """`12 packages, 31 files, 9 services`: each thing once, on however many nodes it changes."""
+    kinds = Counter(_KINDS.get(kind, "others") for kind, _ in dict.fromkeys((each.kind, each.name) for each in changes))
+    order = [*dict.fromkeys(_KINDS.values()), "others"]
+    words = {name: name if count > 1 else _ONE[name] for name, count in kinds.items()}
+    return ", ".join(f"{kinds[name]} {words[name]}" for name in order if name in kinds)
+
+
+def chosen(source: object, names: Iterable[str]) -> Any:
+    """The object with these attributes of another one."""
     return {name: getattr(source, name) for name in names}
 
 
@@ -137,6 +178,7 @@ class RunOutcome:
     stopped: Verdict | None = None
     at: str = ""
     pending: tuple[str, ...] = ()
+    same: SameNodes = field(default_factory=SameNodes)
 
     @property
     def run_id(self) -> str:
@@ -169,7 +211,7 @@ class RunOutcome:
         """Ansible's error messages outside any task."""
         return tuple(failure.message for failure in self.summary.failures if not failure.host)
 
-    def as_object(self) -> dict[str, object]:
+    def as_object(self) -> RunObject:
         """The `--json` object, also stored as summary.json in the run directory."""
         summary = self.summary
         return {

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from deepopsctl.errors import ExitCode
+from deepopsctl.model.json_objects import PlanObject
 from deepopsctl.run.events import Change
-from deepopsctl.run.outcome import RunOutcome, RunSummary, Verdict
+from deepopsctl.run.outcome import RunOutcome, RunSummary, SameNodes, Verdict
 from deepopsctl.slurm.state import SlurmJob, SlurmState, jobs_sentence, state_in
 from deepopsctl.text.node_sets import fold
 
@@ -58,8 +59,18 @@ class Plan:
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """Nodes that did not answer: their changes are unknown."""
-        return self.outcome.summary.unreachable
+        """Nodes that did not answer: their changes are unknown, and those of nodes that they were checked for."""
+        silent = self.outcome.summary.unreachable
+        others = (name for name, checked in self.outcome.same.like.items() if checked in silent)
+        return tuple(dict.fromkeys((*silent, *others)))
+
+    @property
+    def same_as(self) -> dict[str, list[str]]:
+        """Nodes that were not checked, by the one that was in their place."""
+        nodes: dict[str, list[str]] = {}
+        for name, checked in self.outcome.same.like.items():
+            nodes.setdefault(checked, []).append(name)
+        return nodes
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -122,7 +133,7 @@ class Plan:
         sentence = jobs_sentence(self.jobs, self.slurm.nodes)
         return f"{sentence}; none is killed" if sentence and not self.blocked else sentence
 
-    def document(self) -> dict[str, object]:
+    def document(self) -> PlanObject:
         """The JSON object: deploy's, with the plan."""
         return {
             **self.outcome.as_object(),
@@ -132,6 +143,7 @@ class Plan:
             "unknown": list(self.unknown),
             "changes": [change.as_object() for change in self.changes],
             "restarts": self.restarts,
+            "same_as": {name: fold(names) for name, names in self.same_as.items()},
             "jobs": [
                 {"id": job.id, "user": job.user, "state": job.state, "nodes": list(job.nodes)} for job in self.jobs
             ],
@@ -141,7 +153,22 @@ class Plan:
 def examine(outcome: RunOutcome) -> Plan:
     """The plan of a finished check run."""
     summary = outcome.summary
-    return Plan(outcome, summary.changes, tuple(_blocked(summary)), state_in(result.data for result in summary.results))
+    changes = (*summary.changes, *_changes_of_others(summary.changes, outcome.same))
+    early = (Blocked(fold(each.nodes), each.message, each.hint) for each in outcome.same.blocked)
+    blocked = tuple(dict.fromkeys((*early, *_blocked(summary))))
+    return Plan(outcome, changes, blocked, state_in(result.data for result in summary.results))
+
+
+def _changes_of_others(changes: Iterable[Change], same: SameNodes) -> Iterable[Change]:
+    """What changes on nodes that another one was checked for; the difference of a file is in that one's change."""
+    by_host: dict[str, list[Change]] = {}
+    for change in changes:
+        by_host.setdefault(change.host, []).append(change)
+    for name, checked in same.like.items():
+        for change in by_host.get(checked, ()):
+            other = replace(change, host=name, diff="", same_as=checked)
+            is_name = change.kind == "hostname"
+            yield replace(other, name=name, detail=f"was {same.hostnames[name]}") if is_name else other
 
 
 def save(plan: Plan) -> None:
@@ -178,7 +205,7 @@ def _shown(change: Change) -> tuple[str, ...]:
 def _variants(changes: Sequence[Change]) -> dict[tuple[str, str, str], tuple[str, ...]]:
     variants: dict[tuple[str, str, str], list[str]] = {}
     seen: set[tuple[tuple[str, str, str], str]] = set()
-    for change in changes:
+    for change in (change for change in changes if not change.same_as):
         # files that differ only in the node's own name count as equal
         equivalents = {(change.what, change.diff), (change.what, change.diff.replace(change.host or "\0", "\0"))}
         if not equivalents & seen:

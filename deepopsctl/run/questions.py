@@ -36,7 +36,9 @@ Answer = Mapping[str, Any]
 Answers = Mapping[str, Sequence[Answer]]
 
 # the modules and the node program that answer, and the playbooks that ask nothing else
-GATE, INFO, DOCTOR = "drift_check", "node_info", "node_doctor"
+GATE, INFO, DOCTOR, NODE_CLASS = "drift_check", "node_info", "node_doctor", "node_class"
+# programs that come with the question, and leave nothing on a node that may have no deploy yet
+_FROM_MEMORY = (DOCTOR, NODE_CLASS)
 STATUS, JOBS = "operate/cluster/status", "operate/cluster/jobs"
 DOCTOR_PLAYBOOK, SLURM_INFO = "operate/cluster/doctor", "operate/nodes/slurm-info"
 # seconds for a node that is asked before a deploy, or by the doctor
@@ -132,6 +134,15 @@ class Memory:
             self._new = True
 
 
+def gate_arguments(raw: Mapping[str, Any]) -> tuple[str, Arguments]:
+    """Of an event of a gate, its node, and what that asked of a node that has work; {} for other events."""
+    data = raw.get("event_data") or {}
+    module = _MODULES.get(str(data.get("task_action")))
+    arguments = ((data.get("res") or {}).get("invocation") or {}).get("module_args") or {} if module == GATE else {}
+    asked = {name: arguments[name] for name in ("needs", "requires") if arguments.get(name)}
+    return str(data.get("host")), asked
+
+
 def gate(component: str) -> str:
     """The question whether a node needs anything of a component."""
     return f"{GATE} {component}"
@@ -224,11 +235,17 @@ def nodes_left(asked: Questions, replies: Replies) -> tuple[str, ...]:
 
 
 def _nodes(request: RunRequest, cluster: Cluster) -> tuple[Node, ...]:
+    """The nodes that can be asked what was worked out from the inventory as it is."""
+    hosts = request.directory.hosts
+    if request.inventory and request.inventory != hosts.read_text(encoding="utf-8"):
+        return ()
+    return reachable_nodes(request, cluster)
+
+
+def reachable_nodes(request: RunRequest, cluster: Cluster) -> tuple[Node, ...]:
     """The nodes of a request that can be asked as Ansible would; none where the site has ways of its own."""
     directory, variables = request.directory, request.user_vars
     if request.ssh_password is not None or request.verbosity:
-        return ()
-    if request.inventory and request.inventory != directory.hosts.read_text(encoding="utf-8"):
         return ()
     if (directory.path / "ansible.cfg").exists() or any(name.startswith("ANSIBLE_") for name in os.environ):
         return ()
@@ -266,7 +283,7 @@ class _Form:
 
     def data(self, questions: Sequence[Question]) -> bytes:
         """The input of the command."""
-        if questions[0].module == DOCTOR:
+        if questions[0].module in _FROM_MEMORY:
             text = json.dumps({**questions[0].arguments, "check_mode": False})
         else:
             text = json.dumps([{"question": each.module, "arguments": each.arguments} for each in questions])
@@ -279,13 +296,13 @@ class _Form:
         except (ValueError, RecursionError):
             # the second is what a node nests too deeply
             return ()
-        parts = [_timed(parsed, sent)] if questions[0].module == DOCTOR else items(parsed)
+        parts = [_timed(parsed, sent)] if questions[0].module in _FROM_MEMORY else items(parsed)
         good = [each for each in parts if isinstance(each, Mapping) and "msg" not in each]
         return good if len(good) == len(parts) == len(questions) else ()
 
 
 def _timed(answer: object, sent: fan_out.Answer) -> object:
-    """The doctor's answer, with when the node was asked, as the module `node_program` adds it."""
+    """The answer of a program from memory, with when the node was asked, as the module `node_program` adds it."""
     facts = answer.get("deepops") if isinstance(answer, Mapping) else None
     if not isinstance(facts, Mapping):
         return None
@@ -301,16 +318,18 @@ def _bringing(content: Path) -> _Form:
     return _Form(["/usr/bin/python3", "-IBc", INSTALL + START, version(content)], MARK, after=archive(content))
 
 
-def _from_memory() -> _Form:
-    """The doctor changes nothing on a node, and may come before the first deploy."""
-    python, isolated, option, text, *arguments = argv("_shared.program", shipping.place(DOCTOR))
+def _from_memory(name: str) -> _Form:
+    """For a program that changes nothing on a node, and may come before the first deploy."""
+    python, isolated, option, text, *arguments = argv("_shared.program", shipping.place(name))
     words = [python, isolated, option, f"print({_BEGUN!r}, flush=True)\n{text}", *arguments]
-    return _Form(words, RESULT_MARK, before=base64.b64encode(shipping.archive(DOCTOR)) + b"\n", begin_s=_BEGIN_S)
+    return _Form(words, RESULT_MARK, before=base64.b64encode(shipping.archive(name)) + b"\n", begin_s=_BEGIN_S)
 
 
 def ask(request: RunRequest, cluster: Cluster, asked: Questions, content: Path, stopped: Callable[[], bool]) -> Replies:
     """Ask nodes their questions at the same time; the program comes to a node that lacks it in a second call."""
-    form = _from_memory() if request.playbooks == (DOCTOR_PLAYBOOK,) else _standing(content)
+    # a node may be asked for no more than a sign of life
+    module = next((each[0].module for each in asked.values() if each), "")
+    form = _from_memory(module) if module in _FROM_MEMORY else _standing(content)
     sockets = None if "ControlPath" in request.ssh else control_dir(request.directory.path, os.environ)
     user, password = request.user or cluster.access.user, request.become_password or ""
     way = Way(request.directory, cluster, user, request.ssh, sockets, password)

@@ -23,7 +23,7 @@ from types import MappingProxyType
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.inventory import GROUPS
 from deepopsctl.cluster.settings import renamed_variables
-from deepopsctl.cluster.ssh_login import CONFINED
+from deepopsctl.cluster.ssh_login import CONFINED, Login
 from deepopsctl.content import COLLECTION
 from deepopsctl.errors import ControlMachineError
 from deepopsctl.files import write_atomic
@@ -94,6 +94,8 @@ class RunRequest:
     ssh: Mapping[str, str] = field(default_factory=lambda: USUAL_SSH)
     inventory: str = ""
     patience_s: int = PATIENCE_S
+    # whether Ansible checks one of several nodes that are the same (node_classes.py)
+    by_class: bool = False
     # options of the claim: `break_lock`, `replace_newer`, `dead` holders
     claim: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
 
@@ -101,6 +103,11 @@ class RunRequest:
     def playbooks(self) -> tuple[str, ...]:
         """All playbooks, in order."""
         return (self.playbook, *self.more)
+
+    @property
+    def login(self) -> Login:
+        """How the person logs in, for what is asked without Ansible."""
+        return Login(self.user, self.ssh_password, self.become_password)
 
     @property
     def components(self) -> tuple[str, ...]:

@@ -28,12 +28,14 @@ from deepopsctl.cluster.ssh_login import Target, withheld
 from deepopsctl.cluster.way import one_of_each_kind
 from deepopsctl.content import content_dir, playbook
 from deepopsctl.errors import ControlMachineError, DeepOpsError
+from deepopsctl.model.cluster import Cluster
 from deepopsctl.node_programs._shared.waiting import wait_until
-from deepopsctl.run import claim as claims, questions, supervisor
+from deepopsctl.run import claim as claims, node_classes, questions, supervisor
 from deepopsctl.run.desired_state import MEMORY, DesiredState, read_inputs, resolve_desired_state, save_desired_state
 from deepopsctl.run.events import Event, HostResult, ModuleMessage, Notice, Output, Status, TaskStarted, parse, plain
 from deepopsctl.run.lock import Holder, ansible_lock, cluster_lock
-from deepopsctl.run.outcome import RunOutcome, RunSummary, Tally, Verdict
+from deepopsctl.run.node_classes import Classes
+from deepopsctl.run.outcome import Problem, RunOutcome, RunSummary, Tally, Verdict
 from deepopsctl.run.progress import Progress
 from deepopsctl.run.questions import Memory
 from deepopsctl.run.request import (
@@ -46,6 +48,7 @@ from deepopsctl.run.request import (
     write_inputs,
 )
 from deepopsctl.run.workspace import RunDir, Workspace, private_file
+from deepopsctl.text.node_sets import fold
 
 log = logging.getLogger(__name__)
 
@@ -242,6 +245,10 @@ class _Run:
     loose_output: deque[str] = field(default_factory=lambda: deque(maxlen=500))
     _desired: DesiredState | None = None
     _memory: Memory = field(default_factory=lambda: Memory({}))
+    _classes: Classes = field(default_factory=Classes)
+    _blocked: tuple[Problem, ...] = ()
+    # the arguments of each node's gate
+    _gates: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     # components of which a node has had a task
     seen: set[str] = field(default_factory=set)
     _claim_state: str = ""
@@ -268,11 +275,13 @@ class _Run:
             else:
                 # without the components that the answers have settled
                 variables["deepops_components"] = list(self.request.components)
+                variables["deepops_same_as"] = self._classes.variable()
                 write_inputs(self.request, variables, content, run_dir.private)
                 playbooks = join(*self._playbooks(content), run_dir.private)
                 return_code = self._call_ansible(
                     arguments(self.request, playbooks, run_dir.private), content, interrupts
                 )
+                self._verify_classes(content, interrupts)
         progress, stopped = self.progress, interrupts.reason
         self._note_unknown()
         outcome = RunOutcome(
@@ -284,6 +293,7 @@ class _Run:
             stopped,
             at=progress.title if stopped else "",
             pending=tuple(sorted(progress.started - progress.done.keys())) if stopped else (),
+            same=self._classes.result(self._blocked),
         )
         run_dir.write(run_dir.summary, outcome.as_object())
         if self._remembers:
@@ -339,13 +349,20 @@ class _Run:
             return False
         self._memory = Memory.load(self._memory_file, self._digests())
         cluster = request.directory.cluster()
+        pid_file = self.run_dir.private / "supervisor.pid"
+
+        def stopped() -> bool:
+            return interrupts.end_if_wanted(pid_file)
+
+        if self._forms_classes(cluster, content, stopped):
+            return interrupts.reason is not None or not self.request.limit
+        request = self.request
         asked = questions.known(request, cluster, self._memory)
         if not asked:
             return False
         if not request.components:
             self._take(self._question_begins())
-        pid_file = self.run_dir.private / "supervisor.pid"
-        replies = questions.ask(request, cluster, asked, content, lambda: interrupts.end_if_wanted(pid_file))
+        replies = questions.ask(request, cluster, asked, content, stopped)
         if interrupts.reason:
             return True
         if request.components:
@@ -362,6 +379,46 @@ class _Run:
         silent = questions.nodes_left(asked, replies)
         self.request = replace(request, limit=",".join(silent))
         return not silent
+
+    def _forms_classes(self, cluster: Cluster, content: Path, stopped: Callable[[], bool]) -> bool:
+        """Ask nodes without a deploy which of them are the same; whether Ansible has to check one of each."""
+        request = self.request
+        declared = node_classes.candidates(request, cluster) if request.by_class and request.check else {}
+        if not declared:
+            return False
+        self._take(self._question_begins())
+        self._classes = classes = node_classes.ask(request, cluster, declared, content, stopped)
+        for problem in classes.blocked:
+            self.on_event(ModuleMessage(f"blocked: {fold(problem.nodes)}: {problem.message}"))
+        for text in classes.others:
+            self.on_event(ModuleMessage(text))
+        self._warn(classes.warnings)
+        self._report(questions.Replies({}, classes.silent))
+        if not classes.like and not classes.silent:
+            return False
+        self.request = replace(request, limit=",".join(node_classes.left(request, cluster, classes)))
+        return bool(classes.like) or not self.request.limit
+
+    def _verify_classes(self, content: Path, interrupts: Interrupts) -> None:
+        """Ask the nodes that Ansible did not check what a deploy would refuse there."""
+        classes, cluster = self._classes, self.request.directory.cluster()
+        if not classes.like or interrupts.reason:
+            return
+        changes = self.tally.summary().changes
+        urls = {name: node_classes.added_sources(changes, name) for name in set(classes.like.values())}
+        pid_file = self.run_dir.private / "supervisor.pid"
+        self._take(self._question_begins())
+        blocked, warnings, replies = node_classes.verify(
+            replace(self.request, limit=""), cluster, classes, self._gates, urls, content,
+            lambda: interrupts.end_if_wanted(pid_file),
+        )  # fmt: skip
+        self._warn(warnings)
+        self._report(questions.Replies(dict.fromkeys(replies.answers, ()), replies.silent))
+        self._blocked = blocked
+
+    def _warn(self, problems: Iterable[Problem]) -> None:
+        for problem in problems:
+            self.tally.add(Notice("warning", f"{fold(problem.nodes)}: {problem.message}"))
 
     def _question_begins(self) -> TaskStarted:
         component = self.request.component or PurePath(self.request.playbook).name
@@ -527,6 +584,9 @@ class _Run:
         if event is None:
             return
         self._memory.note(raw)
+        node, asked = questions.gate_arguments(raw)
+        if asked:
+            self._gates[node] = {**self._gates.get(node, {}), **asked}
         self._take(event)
 
     def _take(self, event: Event) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from deepopsctl.errors import ExitCode
+from deepopsctl.model.json_objects import LoginEntry, SshSetupObject
 from deepopsctl.run.hints import hint_for
 from deepopsctl.ssh.client import Answer, Failure
 from deepopsctl.ssh.remote_scripts import Report
@@ -213,9 +214,9 @@ def summary_line(result: SetupResult) -> str:
     return f"{', '.join(parts)}; {changed or 'nothing'} changed" if parts else "no nodes"
 
 
-def result_object(result: SetupResult) -> dict[str, object]:
+def result_object(result: SetupResult) -> SshSetupObject:
     """The JSON object of `ssh setup`."""
-    document: dict[str, object] = {
+    document: SshSetupObject = {
         "schema": 1,
         "command": "ssh setup",
         "ok": result.ok,
@@ -246,7 +247,7 @@ def _sudo(facts: Facts, report: Report) -> tuple[Status, Sudo, str, str]:
     return Status.READY, Sudo(word) if word in {*Sudo} else Sudo.UNKNOWN, "", ""
 
 
-def _node_object(node: NodeResult) -> dict[str, object]:
+def _node_object(node: NodeResult) -> LoginEntry:
     return {
         "name": node.name,
         "ok": node.ok,

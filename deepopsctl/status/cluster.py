@@ -11,10 +11,11 @@ from datetime import UTC, datetime
 from deepopsctl.checks.check import Totals, parse_check, totals
 from deepopsctl.errors import DeepOpsError, ExitCode, InterruptedRunError
 from deepopsctl.model.cluster import Cluster
+from deepopsctl.model.json_objects import SCHEMA, LastRunParts, StatusObject
 from deepopsctl.run.desired_state import MEMORY as DESIRED, changed_settings
 from deepopsctl.run.events import Event
 from deepopsctl.run.history import PastRun, past_run
-from deepopsctl.run.outcome import SCHEMA, Failure, RunOutcome, RunSummary, Verdict
+from deepopsctl.run.outcome import Failure, RunOutcome, RunSummary, Verdict
 from deepopsctl.run.questions import STATUS
 from deepopsctl.run.request import USUAL_SSH, RunRequest
 from deepopsctl.run.workspace import RunDir, Workspace
@@ -118,18 +119,18 @@ class LastRuns:
         settled = deploy and restore and restore.state == Verdict.OK and restore.run_dir.id > deploy.run_dir.id
         return None if settled else deploy
 
-    def as_object(self) -> dict[str, object]:
+    def as_object(self) -> LastRunParts:
         """Their part of `status --json`; an empty object for a missing run."""
         return {
-            "last_run": self.run.as_object() if self.run else {},
-            "last_deploy": self.deploy.as_object() if self.deploy else {},
-            "last_upgrade": self.upgrade.as_object() if self.upgrade else {},
-            "last_restore": self.restore.as_object() if self.restore else {},
+            "last_run": {**self.run.as_object()} if self.run else {},
+            "last_deploy": {**self.deploy.as_object()} if self.deploy else {},
+            "last_upgrade": {**self.upgrade.as_object()} if self.upgrade else {},
+            "last_restore": {**self.restore.as_object()} if self.restore else {},
             "last_validation": self._validation() if self.validation else {},
         }
 
     def _validation(self) -> dict[str, object]:
-        entry = self.validation.as_object() if self.validation else {}
+        entry: dict[str, object] = {**self.validation.as_object()} if self.validation else {}
         if self.checks:
             entry["checks"] = {
                 "passed": self.checks.passed,
@@ -202,7 +203,7 @@ class ClusterStatus:
         """The last backup of each node that makes some."""
         return {node.name: node.backup for node in self.nodes if node.backup}
 
-    def document(self) -> dict[str, object]:
+    def document(self) -> StatusObject:
         """The JSON object (DESIGN, section 5)."""
         running = [job for job in self.slurm.jobs if job.is_on_nodes]
         return {

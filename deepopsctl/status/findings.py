@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from deepopsctl.model.cluster import Role
+from deepopsctl.model.json_objects import FindingEntry
 from deepopsctl.node_programs._shared.node_states import SLURM_USER, is_by_person
 from deepopsctl.run.history import RUNNING, PastRun
 from deepopsctl.run.outcome import Verdict
@@ -48,7 +49,7 @@ class Finding:
         """The nodes as a node set."""
         return fold(self.nodes) if self.nodes else ""
 
-    def as_object(self) -> dict[str, object]:
+    def as_object(self) -> FindingEntry:
         """Its entry in `status --json`."""
         return {"kind": str(self.severity), "nodes": list(self.nodes), "message": self.message, "hint": self.hint}
 

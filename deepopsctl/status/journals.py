@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.cluster.ssh_login import AS_DECLARED, Login
 from deepopsctl.model.cluster import Cluster, Node, Role
+from deepopsctl.model.json_objects import LogLine
 from deepopsctl.node_programs.services.log_collector.places import DIRECTORY, files_of
-from deepopsctl.ssh.node_command import command_on
+from deepopsctl.ssh.node_command import NodeCommand, command_on
 
 # keys of a line's JSON object, with journald's names
 FIELDS: Mapping[str, str] = {
@@ -73,17 +76,23 @@ def log_host(cluster: Cluster) -> Node:
     return cluster.with_role(Role.MONITORING)[0]
 
 
-def ssh_command(directory: ClusterDir, cluster: Cluster, nodes: Sequence[Node], question: Question) -> list[str]:
-    """The ssh command that reads the journals of these nodes."""
-    return command_on(directory, cluster, log_host(cluster), _journalctl(nodes, question), as_root=True)
+def ssh_command(
+    directory: ClusterDir, cluster: Cluster, nodes: Sequence[Node], question: Question, login: Login = AS_DECLARED
+) -> AbstractContextManager[NodeCommand]:
+    """The ssh command that reads the journals of these nodes, for `pass_on`."""
+    words = _journalctl(nodes, question)
+    return command_on(directory, cluster, log_host(cluster), words, as_root=True, login=login)
 
 
-def pass_on(command: Sequence[str], out: BinaryIO) -> tuple[int, bool]:
+def pass_on(argv: Sequence[str], out: BinaryIO, data: bytes = b"") -> tuple[int, bool]:
     """Run a command and copy its output to `out`; returns its exit code, and whether it printed anything."""
     some = False
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, bufsize=0) as process:
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as process:
+        assert process.stdin is not None  # noqa: S101 - it was asked for
         assert process.stdout is not None  # noqa: S101 - it was asked for
         try:
+            with suppress(BrokenPipeError), process.stdin as words:
+                words.write(data)
             while chunk := process.stdout.read(_CHUNK):
                 some = True
                 out.write(chunk)
@@ -95,16 +104,16 @@ def pass_on(command: Sequence[str], out: BinaryIO) -> tuple[int, bool]:
     return process.returncode, some
 
 
-def lines_of(printed: bytes) -> list[dict[str, object]]:
+def lines_of(printed: bytes) -> list[LogLine]:
     """The lines that journalctl printed as JSON: `time` in UTC, and FIELDS; '' for what a line has not."""
     return [_line(json.loads(each)) for each in printed.splitlines() if each]
 
 
-def _line(entry: Mapping[str, object]) -> dict[str, object]:
+def _line(entry: Mapping[str, object]) -> LogLine:
     moment = datetime.fromtimestamp(int(str(entry["__REALTIME_TIMESTAMP"])) / 1e6, UTC)
-    fields: dict[str, object] = {key: _text(entry.get(name)) for key, name in FIELDS.items()}
-    priority = str(fields["priority"])
-    return {"time": moment.isoformat(), **fields, "priority": int(priority) if priority.isdigit() else None}
+    fields = {key: _text(entry.get(name)) for key, name in FIELDS.items()}
+    priority = int(fields["priority"]) if fields["priority"].isdigit() else None
+    return cast("LogLine", {"time": moment.isoformat(), **fields, "priority": priority})
 
 
 def _text(value: object) -> str:

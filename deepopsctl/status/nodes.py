@@ -9,6 +9,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from deepopsctl.model.cluster import Node, Role
+from deepopsctl.model.json_objects import BackupEntry, ComponentEntry, NodeEntry
 from deepopsctl.slurm.hardware import NodeHardware
 from deepopsctl.slurm.state import SlurmJob, SlurmNode
 from deepopsctl.text.answers import Fields, OversizedError, members, moment
@@ -58,7 +59,7 @@ class LastBackup:
     snapshot: str = ""
     failure: str = ""
 
-    def as_object(self) -> dict[str, object]:
+    def as_object(self) -> BackupEntry:
         """Its entry in `status --json`."""
         made = self.made.isoformat() if self.made else ""
         return {"made": made, "snapshot": self.snapshot, "failure": self.failure}
@@ -75,7 +76,7 @@ class ComponentStatus:
     # optional downloads that its deploy left out: what and why
     left_out: tuple[tuple[str, str], ...] = ()
 
-    def as_object(self) -> dict[str, object]:
+    def as_object(self) -> ComponentEntry:
         """Its entry in `status --json`."""
         return {
             "deploy": str(self.deploy),
@@ -158,7 +159,7 @@ class NodeStatus:
             return Amount(self.slurm.alloc_gpus, self.slurm.gpus)
         return Amount(None, self.node.gpus.count if self.node.gpus else 0 if self.is_compute else None)
 
-    def as_object(self) -> dict[str, object]:
+    def as_object(self) -> NodeEntry:
         """Its entry in `status --json`."""
         return {
             "name": self.name,

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 
 from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.cluster.ssh_login import AS_DECLARED, Login
 from deepopsctl.errors import DeepOpsError, InputError
 from deepopsctl.model.cluster import Cluster
 from deepopsctl.node_programs.commands.account_usage.accounting import (
@@ -79,7 +80,7 @@ class Usage:
         return account.share * self.capacity * hours / HOURS_PER_YEAR
 
 
-def query_usage(directory: ClusterDir, start: str, end: str) -> Usage:
+def query_usage(directory: ClusterDir, start: str, end: str, login: Login = AS_DECLARED) -> Usage:
     """Ask the controller. `start` and `end` are 2026-04-01 or 2026-04-01T12:00, '' for this year so far."""
     cluster = directory.cluster()
     billing = cluster.policy.billing
@@ -90,7 +91,7 @@ def query_usage(directory: ClusterDir, start: str, end: str) -> Usage:
             "add `billing: {}` and deploy; jobs count from then on (docs/deploy/billing.md)",
         )
     capacity = sum(units_of_node(node.gpus, billing.gpus) for node in cluster.compute if node.gpus)
-    (first, last), shares, jobs = _ask(directory, cluster, start, end)
+    (first, last), shares, jobs = _ask(directory, cluster, start, end, login)
     if first >= last:
         raise InputError.single(
             "--start, --end", f"the period ends before it starts: {first:%F %H:%M} to {last:%F %H:%M} UTC", "check both"
@@ -109,11 +110,12 @@ def query_usage(directory: ClusterDir, start: str, end: str) -> Usage:
 
 
 def _ask(
-    directory: ClusterDir, cluster: Cluster, start: str, end: str
+    directory: ClusterDir, cluster: Cluster, start: str, end: str, login: Login
 ) -> tuple[tuple[datetime, datetime], list[str], list[str]]:
     """The period, associations and jobs, as the controller knows them."""
     host = cluster.controllers[0]
-    answer = ask(directory, cluster, host, ["sh", "-c", _SCRIPT, "-", start, end, cluster.name], as_root=True)
+    words = ["sh", "-c", _SCRIPT, "-", start, end, cluster.name]
+    answer = ask(directory, cluster, host, words, as_root=True, login=login)
     if answer.status:
         raise DeepOpsError(
             f"{host.name}: the accounting can't be read: {answer.reason}",

@@ -12,6 +12,7 @@ from deepopsctl.cluster.settings import site_values
 from deepopsctl.errors import InputError, Problem
 from deepopsctl.files import write_atomic
 from deepopsctl.model.cluster import Cluster, Node, Role
+from deepopsctl.model.json_objects import TakeoverObject
 from deepopsctl.slurm.conf import RESERVE_PERCENT, parse_version
 from deepopsctl.slurm.hardware import NodeHardware, load_hardware, parse_slurmd_report, store_hardware
 from deepopsctl.takeover.plugins import plugstack
@@ -47,7 +48,7 @@ class Takeover:
     # the text of job_submit.lua, for the cluster directory
     script: str = ""
 
-    def document(self, *, written: bool) -> dict[str, object]:
+    def document(self, *, written: bool) -> TakeoverObject:
         """The JSON object; secrets are listed, not shown."""
         return {
             "schema": 1,

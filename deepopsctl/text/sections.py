@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import ErrorDetails
 
 from deepopsctl.text import values
@@ -16,20 +19,35 @@ from deepopsctl.text.yaml_reader import Document, Path
 T = TypeVar("T")
 V = TypeVar("V")
 S = TypeVar("S", bound="Section")
+_NO_KEYS: Mapping[type[Section], Mapping[str, object]] = MappingProxyType({})
+
+
+_BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
 def _read_boolean(value: object) -> object:
-    words = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-    return words.get(value.lower(), value) if isinstance(value, str) else value
+    return _BOOLEANS.get(value.lower(), value) if isinstance(value, str) else value
 
 
-Boolean = Annotated[bool, BeforeValidator(_read_boolean)]
+# an editor reads `yes` as a text
+Boolean = Annotated[bool, BeforeValidator(_read_boolean), WithJsonSchema({"enum": [True, False, *_BOOLEANS]})]
 
 
 class Section(BaseModel):
     """A mapping of cluster.yml: no key but its own."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Holds:
+    """For the JSON Schema: what a value holds that is read apart, so that an error in one entry hides no other.
+
+    In `form`: one section, a list of them, or a mapping of names to them.
+    """
+
+    section: type[Section]
+    form: Literal["one", "list", "one or list", "mapping"] = "one"
 
 
 class ClusterSection(Section):
@@ -62,7 +80,7 @@ class NodeSection(Section):
     addresses: str = ""
     roles: list[str] = Field(min_length=1)
     port: str = ""
-    gpus: object = None
+    gpus: Annotated[object, Holds(GpusSection, "one or list")] = None
     autodetect: str = ""
     features: list[str] = []
     slurm: dict[str, str] = {}
@@ -247,31 +265,74 @@ class PeopleFile(Section):
 
     schema_: Literal["1"] = Field(alias="schema")
     first_id: str = ""
-    directory: object = None
-    groups: list[object] = []
-    people: list[object] = []
+    directory: Annotated[object, Holds(DirectorySection)] = None
+    groups: Annotated[list[object], Holds(GroupSection, "list")] = []
+    people: Annotated[list[object], Holds(PersonSection, "list")] = []
 
 
 class ClusterFile(Section):
     """The whole file."""
 
     schema_: Literal["1"] = Field(alias="schema")
-    cluster: object = None
-    nodes: list[object] = Field(min_length=1)
-    partitions: list[object] = []
-    qos: list[object] = []
-    accounts: list[object] = []
-    users: list[object] = []
-    priority: object = None
-    preemption: object = None
-    billing: object = None
-    maintenance: list[object] = []
-    storage: list[object] = []
-    spaces: object = None
-    job_directories: object = None
+    cluster: Annotated[object, Holds(ClusterSection)] = None
+    nodes: Annotated[list[object], Holds(NodeSection, "list")] = Field(min_length=1)
+    partitions: Annotated[list[object], Holds(PartitionSection, "list")] = []
+    qos: Annotated[list[object], Holds(QosSection, "list")] = []
+    accounts: Annotated[list[object], Holds(AccountSection, "list")] = []
+    users: Annotated[list[object], Holds(UserSection, "list")] = []
+    priority: Annotated[object, Holds(PrioritySection)] = None
+    preemption: Annotated[object, Holds(PreemptionSection)] = None
+    billing: Annotated[object, Holds(BillingSection)] = None
+    maintenance: Annotated[list[object], Holds(MaintenanceSection, "list")] = []
+    storage: Annotated[list[object], Holds(StorageSection, "list")] = []
+    spaces: Annotated[object, Holds(SpaceSection, "mapping")] = None
+    job_directories: Annotated[object, Holds(JobDirectoriesSection)] = None
     slurm_state: str = ""
     components: list[str] | None = None
-    nvlink_domains: list[object] = []
+    nvlink_domains: Annotated[list[object], Holds(NvlinkDomainSection, "list")] = []
+
+
+class _OfYaml(GenerateJsonSchema):
+    """As people write YAML: a number stands where a text is expected, and `schema: 1` for `"1"`."""
+
+    def str_schema(self, schema: Any) -> dict[str, Any]:
+        """The reader takes every plain value as text."""
+        del schema
+        return {"type": ["string", "number", "boolean"]}
+
+    def literal_schema(self, schema: Any) -> dict[str, Any]:
+        """As above."""
+        texts = [str(value) for value in schema["expected"]]
+        return {"enum": [*map(int, filter(str.isdigit, texts)), *texts]}
+
+
+def json_schema(model: type[Section], extra: Mapping[type[Section], Mapping[str, object]] = _NO_KEYS) -> dict[str, Any]:
+    """The JSON Schema of a section and all sections in it; `extra` has schemas of keys that are read elsewhere."""
+    schema = model.model_json_schema(schema_generator=_OfYaml)
+    for part in (schema, *schema.get("$defs", {}).values()):
+        # an editor would show the class's name
+        part.pop("title", None)
+        part.pop("description", None)
+        for entry in part.get("properties", {}).values():
+            entry.pop("title", None)
+            if entry.get("default") in ("", None, [], {}):
+                entry.pop("default", None)
+    properties = schema["properties"]
+    for name, info in model.model_fields.items():
+        for held in (each for each in info.metadata if isinstance(each, Holds)):
+            form = _form(held, json_schema(held.section, extra))
+            properties[info.alias or name] = {**form, **({"minItems": 1} if info.is_required() else {})}
+    properties.update(extra.get(model, {}))
+    return schema
+
+
+def _form(held: Holds, one: dict[str, Any]) -> dict[str, Any]:
+    listed = {"type": "array", "items": one}
+    if held.form == "mapping":
+        return {"type": "object", "additionalProperties": one}
+    if held.form == "one or list":
+        return {"anyOf": [one, listed]}
+    return listed if held.form == "list" else one
 
 
 def _keys(model: type[Section], within: Path) -> list[str]:

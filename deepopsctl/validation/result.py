@@ -10,6 +10,7 @@ from deepopsctl.checks.check import Check, Status, failed_places, parse_check, t
 from deepopsctl.errors import ExitCode
 from deepopsctl.files import write_atomic
 from deepopsctl.model.cluster import Cluster
+from deepopsctl.model.json_objects import ChecksObject
 from deepopsctl.report.model import Facts, document
 from deepopsctl.run.outcome import RunOutcome, RunSummary, TaskResult, Verdict
 
@@ -41,7 +42,7 @@ class Validation:
         """True when no check failed and every node was reached."""
         return self.exit_code is ExitCode.OK
 
-    def document(self) -> dict[str, object]:
+    def document(self) -> ChecksObject:
         """The JSON object."""
         facts = self.facts
         return document(ok=self.ok, run=facts.run, checks=facts.checks, gpus=facts.gpus, verdict=facts.stopped)

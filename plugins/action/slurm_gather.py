@@ -30,6 +30,26 @@ from deepopsctl.text import node_sets as node_names
 Stored = Mapping[str, NodeHardware]
 
 
+class _Answers(Mapping[str, Any]):
+    """The variables of hosts; in a plan, a node that another one is checked for has that one's."""
+
+    def __init__(self, hostvars: Mapping[str, Any], same: Mapping[str, Mapping[str, str]]) -> None:
+        self._hostvars, self.same = hostvars, same
+
+    def __getitem__(self, name: str) -> Any:
+        return self._hostvars[self.same[name]["node"] if name in self.same else name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._hostvars)
+
+    def __len__(self) -> int:
+        return len(self._hostvars)
+
+    def meminfo(self, name: str, report: str) -> str:
+        """The memory of a host: its own, also where it was not checked."""
+        return self.same[name]["meminfo"] if name in self.same else report
+
+
 class ActionModule(ActionBase):
     """Arguments: cluster_dir, node_sets, compute and controllers (host names), confinement, packages (a register).
 
@@ -43,7 +63,7 @@ class ActionModule(ActionBase):
         """See the class."""
         result = super().run(tmp, task_vars)
         arguments = self._task.args
-        hostvars = (task_vars or {})["hostvars"]
+        hostvars = _Answers((task_vars or {})["hostvars"], (task_vars or {}).get("deepops_same_as") or {})
         try:
             facts, changed, warnings = self._gather(arguments, hostvars)
         except DeepOpsError as error:
@@ -52,9 +72,7 @@ class ActionModule(ActionBase):
         changes = [{**entry, "detail": "what the nodes reported"}] if changed else []
         return {**result, "changed": changed, "changes": changes, "ansible_facts": facts, "deepops_warnings": warnings}
 
-    def _gather(
-        self, arguments: Mapping[str, Any], hostvars: Mapping[str, Any]
-    ) -> tuple[dict[str, Any], bool, list[str]]:
+    def _gather(self, arguments: Mapping[str, Any], hostvars: _Answers) -> tuple[dict[str, Any], bool, list[str]]:
         path = Path(arguments["cluster_dir"]) / "hardware.yml"
         stored = load_hardware(path)
         confined = arguments["confinement"] != "none"
@@ -81,7 +99,7 @@ class ActionModule(ActionBase):
         return facts, changed, [] if preliminary else warnings
 
     def _hardware(
-        self, arguments: Mapping[str, Any], hostvars: Mapping[str, Any], stored: Stored, confined: bool
+        self, arguments: Mapping[str, Any], hostvars: _Answers, stored: Stored, confined: bool
     ) -> tuple[dict[str, NodeHardware], dict[str, str]]:
         """The hardware of each compute node, and why a node is excluded: {name: warning}."""
         reports = {name: self._registered(hostvars, name, arguments["packages"]) for name in arguments["compute"]}
@@ -106,7 +124,9 @@ class ActionModule(ActionBase):
                     excluded[name] = f"{name}: {error}, so it is not in slurm.conf; try `slurmd -C` there"
             elif self._task.check_mode and "lscpu" in probes:
                 with suppress(ValueError):
-                    hardware[name] = estimate_hardware(probes["lscpu"], probes.get("meminfo", ""), cgroup or "none")
+                    hardware[name] = estimate_hardware(
+                        probes["lscpu"], hostvars.meminfo(name, probes.get("meminfo", "")), cgroup or "none"
+                    )
             elif "slurmd" in (failed := report.get("failed_probes", {})):
                 excluded[name] = f"{name}: `slurmd -C` {failed['slurmd']}, so it is not in slurm.conf; try it there"
         self._take_gpus(hardware, reports, arguments["node_sets"])

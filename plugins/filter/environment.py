@@ -21,6 +21,7 @@ from deepopsctl.environment import (
     proxy,
     reserved_names,
     spaces as spaces_of_users,
+    subordinate_ids,
     wheels,
 )
 from deepopsctl.node_programs._shared import identities
@@ -174,6 +175,13 @@ def environment_proxy_allowed(
     """Names of the hosts that the proxies let pass."""
     own = [*nodes, *(addresses or {}).values()]
     return _refusing(proxy.allowed, list(hosts), services, list(chosen), own)
+
+
+def environment_subordinate_ids(
+    people: Mapping[str, Any] | None, directory: Mapping[str, Any] | None, first: int, login: str
+) -> str:
+    """The lines of subuid(5) for all users, and for who deploys and validates."""
+    return _refusing(subordinate_ids.block, people or {}, directory or {}, int(first), login)
 
 
 def example_files(directory: str) -> list[dict[str, str]]:

@@ -91,18 +91,22 @@ def host_port(address: object, port: int) -> str:
     return at(str(address), int(port))
 
 
-def monitoring_rules(changes: Any, directory: str, destination: str) -> list[dict[str, Any]]:
-    """Prometheus's rule files in a directory, with a site's overrides of alerts, as files of node_state."""
+def monitoring_rules(changes: Any, directory: str, destination: str, page: str = "") -> list[dict[str, Any]]:
+    """Prometheus's rule files in a directory, with a site's overrides of alerts, as files of node_state.
+
+    `page` is the address of the page of alerts, which each of them then has.
+    """
     texts = _rules(directory)
     if not alert_rules.validate_overrides(texts, _plain(changes)):
         texts = alert_rules.with_overrides(texts, _plain(changes))
+    texts = alert_rules.with_addresses(texts, str(page))
     check = ["promtool", "check", "rules", "%s"]
     return [{"path": f"{destination}/{name}", "content": text, "validate": check} for name, text in texts.items()]
 
 
-def monitoring_alert_problems(changes: Any, directory: str) -> list[str]:
-    """What is wrong with a site's overrides of alerts."""
-    return alert_rules.validate_overrides(_rules(directory), _plain(changes))
+def monitoring_alert_problems(changes: Any, directory: str, page: str = "") -> list[str]:
+    """What is wrong with a site's overrides of alerts, and with the address of their page."""
+    return [*alert_rules.validate_overrides(_rules(directory), _plain(changes)), *alert_rules.page_problems(str(page))]
 
 
 def monitoring_alert_routing(receivers: Any, routes: Any, email: Any, grouping: Any, secrets: Any) -> dict[str, Any]:

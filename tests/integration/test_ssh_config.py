@@ -163,9 +163,9 @@ def test_a_command_on_a_node_takes_nothing_along(host: Host) -> None:
 
 
 def test_a_followed_journal_takes_nothing_along(host: Host) -> None:
-    argv = command_on(host.cluster, host.cluster.cluster(), host.cluster.cluster().nodes[0], ["sh", "-c", ASK])
-
-    assert subprocess.run(argv, capture_output=True, text=True).stdout.strip() == NOTHING
+    node = host.cluster.cluster().nodes[0]
+    with command_on(host.cluster, host.cluster.cluster(), node, ["sh", "-c", ASK]) as command:
+        assert subprocess.run(command.argv, capture_output=True, text=True).stdout.strip() == NOTHING
     assert host.leaks() == []
 
 

@@ -19,7 +19,7 @@ import pytest
 from tests.support.local_ansible import environment
 from tests.support.paths import ROOT
 
-CONTENT = ("playbooks", "roles", "group_vars", "plugins", "meta", "examples")
+CONTENT = ("playbooks", "roles", "group_vars", "plugins", "meta", "examples", "docs")
 BUILD_INPUTS = ("LICENSE", "README.md", "pyproject.toml", "deepopsctl", *CONTENT)
 PLACE = "deepopsctl/_content/ansible_collections/deepopsctl/cluster"
 
@@ -160,6 +160,12 @@ class TestInstalled:
 
         assert f"playbook: {content}/playbooks/site.yml" in output
         assert "WARNING" not in output
+
+    def test_the_pages_that_messages_name_come_with_it(self, installed: Installed) -> None:
+        printed = installed.run("deepopsctl", "docs", "show", "docs/operate/backup.md#restore-a-controller")
+
+        assert printed.startswith("## Restore a controller\n")
+        assert "## " not in printed.removeprefix("## ")
 
     def test_its_plugins_find_its_package(self, installed: Installed) -> None:
         content = installed.content()

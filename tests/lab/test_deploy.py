@@ -6,9 +6,7 @@ What depends on the release of Slurm is shown on Debian 13 too, on the cluster t
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import yaml
@@ -16,7 +14,7 @@ import yaml
 from tests.lab.harness import PREFIX, LabCluster, fresh_cluster, lab_up, wait_until
 from tests.lab.smoke import REPORTED, assert_reported, remove_outputs, validate
 from tests.lab.smoke_faults import DAMAGES
-from tests.support.paths import ROOT
+from tests.support.budget import BUDGET, cost
 
 # of the suite's damages the one that shows most of its checks: the others show nothing new on another release
 LARGEST_DAMAGE = max(DAMAGES, key=lambda damage: len(damage.expected))
@@ -27,12 +25,6 @@ BY_HAND = {
     "gpu02": ("systemctl disable --quiet slurmd", "systemctl is-enabled slurmd"),
 }
 LONG_JOB = "sleep infinity"
-BUDGET = tomllib.loads((ROOT / "benchmarks" / "budget.toml").read_text(encoding="utf-8"))
-
-
-def cost(summary: dict[str, Any]) -> dict[str, int]:
-    """Host-tasks by node."""
-    return {host: counts["ok"] for host, counts in summary["hosts"].items()}
 
 
 def calls(cluster: LabCluster) -> dict[str, int]:
@@ -85,6 +77,18 @@ def test_what_was_asked_before_is_one_call_to_a_node(cluster: LabCluster, comman
     cluster.deepopsctl(*words)
 
     assert {node: count - before[node] for node, count in calls(cluster).items()} == BUDGET["calls"][command]
+
+
+@pytest.mark.every_change
+@pytest.mark.release("debian12")
+def test_a_full_comparison_costs_what_it_did(cluster: LabCluster) -> None:
+    before = calls(cluster)
+
+    summary = cluster.parsed("deploy", "slurm", "--full")
+
+    assert set(cluster.changed(summary).values()) == {0}
+    assert cost(summary) == BUDGET["full_deploy"]["host_tasks"]
+    assert {node: count - before[node] for node, count in calls(cluster).items()} == BUDGET["full_deploy"]["calls"]
 
 
 @pytest.mark.release("debian12")

@@ -13,6 +13,7 @@ import pytest
 from tests.lab.harness import PATIENCE_S, LabCluster, lab_up
 from tests.lab.hostile import waiting_jobs
 from tests.lab.leaks import Leaks
+from tests.support.budget import BUDGET, cost
 
 # continues through all of this on a node that no command is about, and ends well
 BYSTANDER = "gpu01"
@@ -95,6 +96,8 @@ def test_a_node_is_added_while_the_others_see_no_task(cluster: LabCluster, clone
     assert cluster.job_state(job) == "RUNNING"
     # and no other that a deploy without names would have deployed; modules before this one may have deployed these two
     assert components(cluster, "gpu03") - {"monitoring", "nvidia"} == {"slurm"}
+    if components(cluster, "gpu03") == {"slurm"}:
+        assert cost(report) == BUDGET["node_add"]
 
 
 def test_an_older_clone_reports_what_it_would_undo_and_changes_nothing(cluster: LabCluster, clone: LabCluster) -> None:

@@ -33,6 +33,7 @@ directory:
   base: {slapd.BASE}
   ca: directory-ca.pem
   bind_dn: {slapd.READER}
+  access_groups: [ldapusers]
 people: []
 """
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHuKFJrFKlSN1oTvwmMQw0JpOPrYQo3qzbSgVhRTMEeP grace"

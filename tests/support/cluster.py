@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from tests.support.json_schemas import require_documented
+
 # a slow host that does other work as well may take ten times as long as a quiet one
 PATIENCE_S = 300.0
 DEEPOPSCTL = str(Path(sys.executable).parent / "deepopsctl")
@@ -121,6 +123,7 @@ class DrivenCluster(ABC):
     def parsed(self, *words: str, ok: bool = True) -> dict[str, Any]:
         """A command with --json, parsed."""
         document: dict[str, Any] = json.loads(self.deepopsctl(*words, "--json", ok=ok).stdout)
+        require_documented(document)
         return document
 
     def plan_and_deploy_twice(self, *components: str) -> dict[str, dict[str, Any]]:

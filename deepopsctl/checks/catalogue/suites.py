@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from deepopsctl.checks.catalogue.containers import CONTAINERS
 from deepopsctl.checks.catalogue.doctor import DOCTOR, SUITE as DOCTORS_SUITE
 from deepopsctl.checks.catalogue.entry import Entry
 from deepopsctl.checks.catalogue.environment import ENVIRONMENT, PER_NODE as ENVIRONMENT_PER_NODE
@@ -16,14 +17,15 @@ from deepopsctl.checks.suites import EXPLICIT, LOCAL, SUITES
 _ANY = {name: SMOKE[name] for name in ("reachable", "suite-ran")}
 _TABLES: dict[str, dict[str, Entry]] = {
     "smoke": SMOKE, "gpu": _ANY | GPU, "storage": _ANY | STORAGE, "environment": _ANY | ENVIRONMENT,
-    "monitoring": _ANY | MONITORING, "burnin": _ANY | BURNIN, "ha": _ANY | HA, LOCAL: _ANY, DOCTORS_SUITE: DOCTOR,
+    "monitoring": _ANY | MONITORING, "burnin": _ANY | BURNIN, "ha": _ANY | HA,
+    "containers": _ANY | CONTAINERS, LOCAL: _ANY, DOCTORS_SUITE: DOCTOR,
 }  # fmt: skip
 
 # checks made on every node (or every compute node): the columns of the report's matrix
 PER_NODE = frozenset({
     "reachable", "suite-ran", "services", "clock", "munge-local", "munge-across", "node-state", "slurm-version",
     "node-cpus", "node-memory", "node-gpus", "node-answers", "gpu-assignment", "cpu-confinement",
-    "memory-confinement", "gpu-confinement", *GPU, *STORAGE, *BURNIN, *ENVIRONMENT_PER_NODE,
+    "memory-confinement", "gpu-confinement", *GPU, *STORAGE, *BURNIN, *CONTAINERS, *ENVIRONMENT_PER_NODE,
     *MONITORING_PER_NODE,
 })  # fmt: skip
 GROUPS = tuple(dict.fromkeys(entry.group for suite in (*SUITES, *EXPLICIT) for entry in _TABLES[suite].values()))

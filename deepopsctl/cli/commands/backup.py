@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deepopsctl.cli.main import Settings
-from deepopsctl.cli.options import json_option
+from deepopsctl.cli.options import connection_options, json_option
 
 if TYPE_CHECKING:
     from deepopsctl.lifecycle.backup import Answer
+    from deepopsctl.model.json_objects import BackupsObject
 
 
 @click.group()
@@ -23,16 +24,18 @@ def backup() -> None:
 
 
 @backup.command("run", short_help="Make a backup now.")
+@connection_options
 @json_option
 @click.pass_obj
-def make_backup(settings: Settings, /, *, as_json: bool) -> int:
+def make_backup(settings: Settings, /, *, as_json: bool, **options: Any) -> int:
     """Make a backup now, and read it back from the repository."""
     from deepopsctl.cli.output import info
+    from deepopsctl.cli.passwords import ask_login
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.lifecycle.backup import run_backup
     from deepopsctl.text.answers import texts
 
-    answers, error = run_backup(ClusterDir.open(settings.directory))
+    answers, error = run_backup(ClusterDir.open(settings.directory), ask_login(options))
     for answer in answers:
         made = answer.result
         what = " and ".join(texts(made["parts"]))
@@ -43,16 +46,18 @@ def make_backup(settings: Settings, /, *, as_json: bool) -> int:
 
 
 @backup.command("list", short_help="Show the backups in the repository.")
+@connection_options
 @json_option
 @click.pass_obj
-def list_(settings: Settings, /, *, as_json: bool) -> int:
+def list_(settings: Settings, /, *, as_json: bool, **options: Any) -> int:
     """Show the backups in the repository, the newest first."""
     from deepopsctl.cli.output import info, show, table
+    from deepopsctl.cli.passwords import ask_login
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.lifecycle.backup import list_backups, snapshots_of
     from deepopsctl.text.answers import texts
 
-    answers, error = list_backups(ClusterDir.open(settings.directory))
+    answers, error = list_backups(ClusterDir.open(settings.directory), ask_login(options))
     rows = [
         [str(each["id"]), str(each["time"])[:19].replace("T", " "), str(each["host"]), " + ".join(texts(each["parts"]))]
         for each in snapshots_of(answers)
@@ -69,19 +74,21 @@ def list_(settings: Settings, /, *, as_json: bool) -> int:
 
 @backup.command(short_help="Restore a backup into a throw-away Slurm.")
 @click.argument("snapshot", default="")
+@connection_options
 @json_option
 @click.pass_obj
-def verify(settings: Settings, /, *, snapshot: str, as_json: bool) -> int:
+def verify(settings: Settings, /, *, snapshot: str, as_json: bool, **options: Any) -> int:
     """Restore SNAPSHOT (default: the newest) into a throw-away Slurm on the controller, cut off from the nodes.
 
     MariaDB, slurmdbd and slurmctld start on the copy; jobs and rows are compared with what was saved. The real ones
     run on. The data of Prometheus and Grafana is read on the monitoring host.
     """
     from deepopsctl.cli.output import info
+    from deepopsctl.cli.passwords import ask_login
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.lifecycle.backup import verify_backup
 
-    answers, error = verify_backup(ClusterDir.open(settings.directory), snapshot)
+    answers, error = verify_backup(ClusterDir.open(settings.directory), snapshot, ask_login(options))
     for answer in answers:
         info(f"{answer.node}: the backup of {str(answer.result['time'])[:19]} can be restored: {_has(answer.result)}")
     if error:
@@ -102,16 +109,17 @@ def _has(result: dict[str, Any]) -> str:
 
 
 def _end(command: str, answers: tuple[Answer, ...], *, as_json: bool) -> int:
-    from deepopsctl.cli.output import SCHEMA, emit_json
+    from deepopsctl.cli.output import emit_json
+    from deepopsctl.model.json_objects import SCHEMA
 
     if as_json:
-        nodes = [
+        nodes: list[dict[str, object]] = [
             {"node": answer.node, **{key: value for key, value in answer.result.items() if key != "schema"}}
             for answer in answers
         ]
-        emit_json(
-            {"schema": SCHEMA, "command": command, "ok": True, "at": datetime.now(UTC).isoformat(), "nodes": nodes}
-        )
+        at = datetime.now(UTC).isoformat()
+        document: BackupsObject = {"schema": SCHEMA, "command": command, "ok": True, "at": at, "nodes": nodes}
+        emit_json(document)
     return 0
 
 

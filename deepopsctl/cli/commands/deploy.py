@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,11 +18,28 @@ from deepopsctl.cli.options import (
     json_option,
     limit_option,
 )
+from deepopsctl.cli.output import emit_json, info
+
+if TYPE_CHECKING:
+    from deepopsctl.run.plan import Plan
 
 
-@click.command(cls=ComponentsCommand)
+# what a plan in a file has decided
+_IN_PLAN = ("limit", "tags", "check", "full")
+
+
+class DeployCommand(ComponentsCommand):
+    """Its help also names what stands in the place of components."""
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """`[OPTIONS] [COMPONENT | PLAN-FILE]...`."""
+        return [piece.replace("COMPONENT]", "COMPONENT | PLAN-FILE]") for piece in super().collect_usage_pieces(ctx)]
+
+
+@click.command(cls=DeployCommand)
 @components_argument
 @limit_option
+@click.option("--ask", is_flag=True, help="Show the plan, and ask before anything is changed.")
 @click.option("--check", is_flag=True, help="Show what would change; change nothing.")
 @click.option("--diff", is_flag=True, help="Show file differences.")
 @click.option("--tags", metavar="TAGS", help="Only the components with these tags.")
@@ -45,32 +64,57 @@ def deploy(settings: Settings, /, components: tuple[str, ...], *, as_json: bool,
     """Install and configure components on the nodes; without COMPONENT, those that cluster.yml lists.
 
     Nothing is changed where it is up to date; jobs keep running. Unreachable nodes are skipped (exit code 4).
+
+    With the file of `plan --out`: deploy what was planned, or refuse if the plan would be another one by now.
     """
     from deepopsctl.cli.commands.environments import lock_outdated
+    from deepopsctl.cli.commands.plan import make_plan, show_plan
     from deepopsctl.cli.components import check_names, choose
     from deepopsctl.cli.execute import run_and_report, run_request
+    from deepopsctl.cli.passwords import ask_login
     from deepopsctl.cli.variables import parse_extra_vars
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.cluster.selection import resolve_limit
     from deepopsctl.content import content_dir
+    from deepopsctl.run.plan_file import inputs_of, read_plan, require_same_changes, require_same_inputs
+    from deepopsctl.run.workspace import Workspace
+    from deepopsctl.status.cluster import last_runs
 
     content = content_dir(settings.content)
-    check_names(components, content)
+    if (file := _plan_file(components, options, content)) is None:
+        check_names(components, content)
     directory = ClusterDir.open(settings.directory)
+    user_vars = parse_extra_vars(options["extra_vars"], content)
+    stored = read_plan(file) if file else None
+    if file and stored:
+        require_same_inputs(file, stored, directory, inputs_of(content, directory, user_vars))
+        components, options = stored.components, {**options, "limit": stored.limit or None, "full": stored.full}
     cluster = directory.cluster()
     wanted = choose(components, cluster, content)
     tags = known_tags(options["tags"], wanted)
     limit = resolve_limit(options["limit"] or "", cluster)
-    user_vars = parse_extra_vars(options["extra_vars"], content)
+    login = ask_login(options)
+    # what was planned has its locks
+    if "environment" in wanted and cluster.has_environment and not (options["check"] or stored):
+        lock_outdated(settings, directory, login)
+    if options["ask"] or stored:
+        fields = {"content": content, "user_vars": user_vars}
+        result, _ = make_plan(settings, directory, options, wanted, limit, login, **fields)
+        show_plan(result, info, whole=options["diff"])
+        if file and stored:
+            require_same_changes(file, stored, result)
+        if options["ask"] and not _agreed(result):
+            if as_json:
+                emit_json(result.document())
+            return int(result.exit_code)
     directory.refresh_inventory(cluster)
     directory.refresh_secrets()
-    if "environment" in wanted and cluster.has_environment and not options["check"]:
-        lock_outdated(settings, directory)
     request = run_request(
         settings,
         directory,
         options,
         wanted,
+        login,
         limit=limit.text,
         tags=tags,
         check=options["check"],
@@ -82,7 +126,37 @@ def deploy(settings: Settings, /, components: tuple[str, ...], *, as_json: bool,
         extra_vars={"deepops_hold_waiting": options["hold_waiting"]},
         claim={"break_lock": options["break_lock"], "replace_newer": options["replace_newer"]},
     )
-    return run_and_report(request, limit.hosts, verbosity=settings.verbosity, as_json=as_json)
+    code = run_and_report(request, limit.hosts, verbosity=settings.verbosity, as_json=as_json)
+    if not (code or options["check"] or last_runs(Workspace(directory.runs)).validation):
+        info("next: deepopsctl validate")
+        info("Prometheus and Grafana, users, what each file of this directory is: docs/get-started/your-nodes.md")
+    return code
+
+
+def _plan_file(words: tuple[str, ...], options: dict[str, Any], content: Path) -> Path | None:
+    """The file of a plan, where one stands in the place of components."""
+    from deepopsctl.content import components
+
+    others = [word for word in words if word not in components(content)]
+    files = [Path(word) for word in others if "/" in word or Path(word).suffix == ".json" or Path(word).is_file()]
+    if not files:
+        if options["ask"] and options["check"]:
+            raise click.UsageError("--ask and --check exclude each other: `plan` only shows")
+        return None
+    if len(words) > 1:
+        raise click.UsageError("with the file of a plan, give nothing else: the components are in it")
+    if named := [f"--{name}" for name in _IN_PLAN if options[name]]:
+        raise click.UsageError(f"{', '.join(named)}: leave it out, {words[0]} says it")
+    return files[0]
+
+
+def _agreed(result: Plan) -> bool:
+    """Ask; no question where a deploy would be refused, or has nothing to do."""
+    if result.exit_code or not result.changes:
+        return False
+    if not sys.stdin.isatty():
+        raise click.UsageError("--ask: there is no terminal to ask on: `plan --out FILE`, then `deploy FILE`")
+    return click.confirm("deploy this?", abort=True, err=True)
 
 
 def known_tags(text: str | None, components: tuple[str, ...]) -> str:

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from deepopsctl.cluster.directory import ClusterDir
+    from deepopsctl.cluster.ssh_login import Login
     from deepopsctl.environment.environments import Environment, Lock
+    from deepopsctl.model.json_objects import EnvironmentEntry, EnvironmentsObject, LockedObject
 
 PLAYBOOK = "operate/users/environments-remove"
 
@@ -25,23 +27,26 @@ def environments() -> None:
 
 @environments.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...")
+@connection_options
 @json_option
 @click.pass_obj
-def lock(settings: Settings, /, names: tuple[str, ...], *, as_json: bool) -> int:
+def lock(settings: Settings, /, names: tuple[str, ...], *, as_json: bool, **options: Any) -> int:
     """Choose the newest wheels for NAME, or for all of `environments`, and write them down as a new version.
 
     The locks are in environments/NAME of the cluster directory, with a hash for each wheel. Nodes are not changed: the
     next `deploy environment` builds what is new, next to the versions before.
     """
-    from deepopsctl.cli.output import SCHEMA, emit_json
+    from deepopsctl.cli.output import emit_json
+    from deepopsctl.cli.passwords import ask_login
     from deepopsctl.cluster.directory import ClusterDir
+    from deepopsctl.model.json_objects import SCHEMA
 
     directory = ClusterDir.open(settings.directory)
-    made = lock_all(settings, directory, _chosen(_declared(directory), names))
+    made = lock_all(settings, directory, _chosen(_declared(directory), names), ask_login(options))
     if as_json:
-        emit_json(
-            {"schema": SCHEMA, "command": "environments lock", "ok": True, "locked": [one.module for one in made]}
-        )
+        modules = [one.module for one in made]
+        locked: LockedObject = {"schema": SCHEMA, "command": "environments lock", "ok": True, "locked": modules}
+        emit_json(locked)
     return 0
 
 
@@ -50,15 +55,16 @@ def lock(settings: Settings, /, names: tuple[str, ...], *, as_json: bool) -> int
 @click.pass_obj
 def list_environments(settings: Settings, /, *, as_json: bool) -> int:
     """List the versions that have a lock, with the default of each environment."""
-    from deepopsctl.cli.output import SCHEMA, emit_json, show, table
+    from deepopsctl.cli.output import emit_json, show, table
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.environment.environments import default_of, read_locks
+    from deepopsctl.model.json_objects import SCHEMA
 
     directory = ClusterDir.open(settings.directory)
     declared, locks = _declared(directory), read_locks(directory.path)
     defaults = {name: default_of(each, locks) for name, each in declared.items()}
     if as_json:
-        entries = [
+        entries: list[EnvironmentEntry] = [
             {
                 "name": each.name, "version": each.version, "default": defaults.get(each.name) == each.version,
                 "declared": each.name in declared, "python": each.target.python, "packages": list(each.packages),
@@ -66,7 +72,10 @@ def list_environments(settings: Settings, /, *, as_json: bool) -> int:
             }
             for each in locks
         ]  # fmt: skip
-        emit_json({"schema": SCHEMA, "command": "environments list", "ok": True, "environments": entries})
+        document: EnvironmentsObject = {
+            "schema": SCHEMA, "command": "environments list", "ok": True, "environments": entries,
+        }  # fmt: skip
+        emit_json(document)
         return 0
     rows = [
         [each.module, _note(each, defaults), each.target.python, str(len(each.wheels)), ", ".join(each.packages)]
@@ -105,7 +114,7 @@ def remove(settings: Settings, /, modules: tuple[str, ...], *, as_json: bool, **
     return code
 
 
-def lock_outdated(settings: Settings, directory: ClusterDir) -> None:
+def lock_outdated(settings: Settings, directory: ClusterDir, login: Login) -> None:
     """Lock the environments that have no version of what the setting lists: before a deploy builds them."""
     from deepopsctl.environment.environments import is_outdated, read_locks
 
@@ -113,10 +122,10 @@ def lock_outdated(settings: Settings, directory: ClusterDir) -> None:
     locks = read_locks(directory.path) if declared else []
     outdated = [each for each in declared.values() if is_outdated(each, locks)]
     if outdated:
-        lock_all(settings, directory, outdated)
+        lock_all(settings, directory, outdated, login)
 
 
-def lock_all(settings: Settings, directory: ClusterDir, chosen: Sequence[Environment]) -> list[Lock]:
+def lock_all(settings: Settings, directory: ClusterDir, chosen: Sequence[Environment], login: Login) -> list[Lock]:
     """Lock these environments; returns the new versions."""
     import os
     from dataclasses import replace
@@ -129,7 +138,7 @@ def lock_all(settings: Settings, directory: ClusterDir, chosen: Sequence[Environ
 
     if not chosen:
         return []
-    node, target = node_python(directory)
+    node, target = node_python(directory, login)
     installer, cache = core.installer_of(content_dir(settings.content)), cache_directory(os.environ)
     known, made = core.read_locks(directory.path), []
     for each in chosen:

@@ -14,6 +14,7 @@ from deepopsctl.cli.options import json_option
 if TYPE_CHECKING:
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.imports.request import InitResult
+    from deepopsctl.model.json_objects import InitObject
 
 _NODES = "NAMES[=ADDRESSES]"
 
@@ -133,10 +134,12 @@ def _report(made: ClusterDir, result: InitResult, *, as_json: bool) -> None:
         info(f"left out, because no option names them: {fold_in_order(result.left_out)}")
     if as_json:
         carryover = result.carryover
-        document = cluster_object("init", made.path, result.cluster)
-        document["not_carried"] = [note.to_dict() for note in carryover.not_carried]
-        document["to_check"] = [note.to_dict() for note in carryover.to_check]
-        document["changed"] = [note.to_dict() for note in carryover.changed]
+        document: InitObject = {
+            **cluster_object("init", made.path, result.cluster),
+            "not_carried": [note.to_dict() for note in carryover.not_carried],
+            "to_check": [note.to_dict() for note in carryover.to_check],
+            "changed": [note.to_dict() for note in carryover.changed],
+        }
         emit_json(document)
         return
     for line in group_lines(result.cluster):

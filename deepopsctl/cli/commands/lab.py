@@ -16,13 +16,15 @@ from typing import TYPE_CHECKING
 import click
 
 from deepopsctl.cli.options import json_option
-from deepopsctl.cli.output import SCHEMA, emit_json, info
+from deepopsctl.cli.output import emit_json, info
 from deepopsctl.errors import ControlMachineError, DeepOpsError, InputError
+from deepopsctl.model.json_objects import SCHEMA
 
 if TYPE_CHECKING:
     from deepopsctl.lab.create import Lab
     from deepopsctl.lab.manage import LabStatus
     from deepopsctl.model.cluster import Gpus
+    from deepopsctl.model.json_objects import LabEntry, LabStatusObject, LabUpObject
 
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # what a command reads of its environment; sudo drops all of it
@@ -131,7 +133,8 @@ def status(*, name: str | None, as_json: bool) -> None:
             raise InputError.single("--name", f"there is no lab {name!r}", f"labs here: {names}")
     if as_json:
         rows = [_status_object(one) for one in labs]
-        emit_json({"schema": SCHEMA, "command": "lab status", "ok": True, "labs": rows})
+        document: LabStatusObject = {"schema": SCHEMA, "command": "lab status", "ok": True, "labs": rows}
+        emit_json(document)
         return
     for one in labs:
         _print_status(one)
@@ -199,7 +202,7 @@ def _describe(made: Lab) -> None:
     info("  deepopsctl -C DIR validate")
 
 
-def _up_object(made: Lab) -> dict[str, object]:
+def _up_object(made: Lab) -> LabUpObject:
     return {
         "schema": SCHEMA,
         "command": "lab up",
@@ -217,7 +220,7 @@ def _up_object(made: Lab) -> dict[str, object]:
     }
 
 
-def _status_object(one: LabStatus) -> dict[str, object]:
+def _status_object(one: LabStatus) -> LabEntry:
     return {
         "name": one.name,
         "os": one.os,

@@ -7,7 +7,8 @@ from typing import Any
 import click
 
 from deepopsctl.cli.main import Settings
-from deepopsctl.cli.options import json_option, names_nodes
+from deepopsctl.cli.options import json_option, long_connection_options, names_nodes
+from deepopsctl.model.json_objects import LogsObject
 
 
 @click.command()
@@ -18,6 +19,7 @@ from deepopsctl.cli.options import json_option, names_nodes
 @click.option("-p", "--priority", default="", metavar="PRIORITY", help="Only this priority or higher: err, warning.")
 @click.option("-n", "--lines", type=click.IntRange(min=1), metavar="NUMBER", help="Only the last lines.")
 @click.option("-f", "--follow", is_flag=True, help="Print new lines as they arrive, until Ctrl-C.")
+@long_connection_options
 @json_option
 @click.pass_obj
 def logs(settings: Settings, /, *, nodes: tuple[str, ...], lines: int | None, as_json: bool, **options: Any) -> int:
@@ -25,9 +27,11 @@ def logs(settings: Settings, /, *, nodes: tuple[str, ...], lines: int | None, as
     import io
     import sys
 
-    from deepopsctl.cli.output import SCHEMA, emit_json, info
+    from deepopsctl.cli.output import emit_json, info
+    from deepopsctl.cli.passwords import ask_login
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.cluster.selection import select_nodes
+    from deepopsctl.model.json_objects import SCHEMA
     from deepopsctl.status.journals import Question, lines_of, log_host, pass_on, ssh_command
     from deepopsctl.text.node_sets import fold
 
@@ -36,10 +40,14 @@ def logs(settings: Settings, /, *, nodes: tuple[str, ...], lines: int | None, as
     directory = ClusterDir.open(settings.directory)
     cluster = directory.cluster()
     selected = select_nodes(nodes, cluster)
-    command = ssh_command(directory, cluster, selected, Question(lines=lines or 0, objects=as_json, **options))
+    limits = {name: options[name] for name in ("units", "since", "until", "priority", "follow")}
+    question = Question(lines=lines or 0, objects=as_json, **limits)
+    login = ask_login(options)
     buffer = io.BytesIO()
     try:
-        code, some = pass_on(command, buffer if as_json else sys.stdout.buffer)
+        out = buffer if as_json else sys.stdout.buffer
+        with ssh_command(directory, cluster, selected, question, login) as command:
+            code, some = pass_on(command.argv, out, command.data)
     except KeyboardInterrupt:
         if options["follow"]:
             # how following ends
@@ -49,7 +57,10 @@ def logs(settings: Settings, /, *, nodes: tuple[str, ...], lines: int | None, as
     _refuse(code, host)
     if as_json:
         entries = lines_of(buffer.getvalue())
-        emit_json({"schema": SCHEMA, "command": "logs", "ok": True, "collected_on": host, "lines": entries})
+        document: LogsObject = {
+            "schema": SCHEMA, "command": "logs", "ok": True, "collected_on": host, "lines": entries
+        }  # fmt: skip
+        emit_json(document)
     elif not some:
         info(f"{host} has no such log entries of {fold(node.name for node in selected)}")
     return 0

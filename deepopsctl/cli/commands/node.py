@@ -11,12 +11,14 @@ import click
 from deepopsctl.cli.main import Settings
 from deepopsctl.cli.options import (
     connection_options,
+    console_options,
     duration_option,
     hold_waiting_option,
     json_option,
     names_nodes,
     sudo_option,
     together,
+    user_option,
     workflow_options,
     yes_option,
 )
@@ -65,6 +67,7 @@ def _one_line(reason: str) -> str:
 @click.option("--partition", multiple=True, metavar="NAME", help="Partition of the nodes.  [default: those of --like]")
 @_login_options
 @sudo_option
+@user_option
 @yes_option
 @json_option
 @click.pass_obj
@@ -111,7 +114,9 @@ def remove(settings: Settings, /, names: str, *, as_json: bool, **options: Any) 
 @_wait_option
 @hold_waiting_option
 @_login_options
-@workflow_options
+@sudo_option
+@user_option
+@console_options
 @click.pass_obj
 def replace(settings: Settings, /, name: str, *, as_json: bool, **options: Any) -> int:
     """Replace the hardware behind a node name: new host key, hardware detected again, deploy, validate, then jobs."""

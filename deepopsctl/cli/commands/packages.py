@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deepopsctl.cli.main import Settings
-from deepopsctl.cli.options import json_option
-from deepopsctl.cli.output import SCHEMA, emit_json, info, show, table
+from deepopsctl.cli.options import connection_options, json_option
+from deepopsctl.cli.output import emit_json, info, show, table
+from deepopsctl.model.json_objects import SCHEMA
 from deepopsctl.slurm.package_choice import SYSTEMS
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from deepopsctl.lifecycle.build_host import BuildHost
     from deepopsctl.lifecycle.package_build import Build, BuildStore
     from deepopsctl.lifecycle.package_sources import Source
+    from deepopsctl.model.json_objects import AddedObject, BuildEntry, BuildsObject, BuiltObject
 
 _system_option = click.option(
     "--for", "system", type=click.Choice(tuple(SYSTEMS.values())), required=True, help="The nodes' system."
@@ -52,6 +54,7 @@ def packages() -> None:
     "--without", multiple=True, metavar="FEATURE",
     help="Do without: nvml, pmix, pam, rest, lua, jwt, cgroup-v2, accounting.",
 )  # fmt: skip
+@connection_options
 @json_option
 @click.pass_obj
 def build(settings: Settings, /, name: str, *, as_json: bool, **options: Any) -> None:
@@ -66,7 +69,7 @@ def build(settings: Settings, /, name: str, *, as_json: bool, **options: Any) ->
     from deepopsctl.lifecycle.package_repository import PackageRepository
 
     directory = ClusterDir.open(settings.directory)
-    host = _host(directory, options["node"])
+    host = _host(directory, options)
     store = BuildStore.of_user(os.environ)
     source = _source(name, options, store)
     info(f"{source.name} {source.version}" + (f" of {source.suite}" if source.suite else ""))
@@ -77,8 +80,11 @@ def build(settings: Settings, /, name: str, *, as_json: bool, **options: Any) ->
     suite, changed = PackageRepository(directory).publish(made)
     info(f"repository {suite} {'updated' if changed else 'unchanged'}; inputs and versions: {made.directory}")
     if as_json:
-        emit_json({"schema": SCHEMA, "command": "packages build", "ok": True, "built": is_new, "suite": suite,
-                   "changed": changed, **_row(made)})  # fmt: skip
+        document: BuiltObject = {
+            "schema": SCHEMA, "command": "packages build", "ok": True, "built": is_new, "changed": changed,
+            **_row(made, suite),
+        }  # fmt: skip
+        emit_json(document)
 
 
 @packages.command()
@@ -119,8 +125,11 @@ def add(
     suite, changed = PackageRepository(directory).publish(made)
     info(f"repository {suite} {'updated' if changed else 'unchanged'}; files and checksums: {made.directory}")
     if as_json:
-        emit_json({"schema": SCHEMA, "command": "packages add", "ok": True, "added": is_new, "suite": suite,
-                   "changed": changed, **_row(made)})  # fmt: skip
+        document: AddedObject = {
+            "schema": SCHEMA, "command": "packages add", "ok": True, "added": is_new, "changed": changed,
+            **_row(made, suite),
+        }  # fmt: skip
+        emit_json(document)
 
 
 @packages.command("list")
@@ -135,24 +144,25 @@ def list_(settings: Settings, /, *, as_json: bool) -> None:
     directory = ClusterDir.open(settings.directory)
     suites = PackageRepository(directory).suites()
     served = {str(values["build"]): suite for platform in suites.values() for suite, values in platform.items()}
-    rows = [
-        {**_row(each), "suite": served.get(each.text("digest"), "")} for each in BuildStore.of_user(os.environ).builds()
-    ]
+    rows = [_row(each, served.get(each.text("digest"), "")) for each in BuildStore.of_user(os.environ).builds()]
     if as_json:
-        emit_json({"schema": SCHEMA, "command": "packages list", "ok": True, "builds": rows})
+        document: BuildsObject = {"schema": SCHEMA, "command": "packages list", "ok": True, "builds": rows}
+        emit_json(document)
         return
     header = ("source", "version", "for", "built", "repository")
     names = ("source", "version", "os", "built_at", "suite")
-    for line in table(header, [[str(row[name]) or "-" for name in names] for row in rows]):
+    for line in table(header, [[str(dict(row)[name]) or "-" for name in names] for row in rows]):
         show(line)
 
 
-def _host(directory: ClusterDir, name: str) -> BuildHost:
+def _host(directory: ClusterDir, options: dict[str, Any]) -> BuildHost:
+    from deepopsctl.cli.passwords import ask_login
     from deepopsctl.cluster.selection import select_nodes
     from deepopsctl.errors import InputError
     from deepopsctl.lifecycle.build_host import OnNode, ThisMachine
     from deepopsctl.model.cluster import Role
 
+    name = options["node"]
     if not name:
         return ThisMachine()
     cluster = directory.cluster()
@@ -164,7 +174,7 @@ def _host(directory: ClusterDir, name: str) -> BuildHost:
             "--on", f"{name} is a login node: users could change what all nodes install",
             "build on this machine, on a controller, or on a compute node without jobs",
         )  # fmt: skip
-    return OnNode(directory, cluster, nodes[0])
+    return OnNode(directory, cluster, nodes[0], ask_login(options))
 
 
 def _source(name: str, options: dict[str, Any], store: BuildStore) -> Source:
@@ -183,7 +193,10 @@ def _source(name: str, options: dict[str, Any], store: BuildStore) -> Source:
     return package_sources.source_from_tarball(name, options["release"], tarball, packaging)
 
 
-def _row(made: Build) -> dict[str, object]:
-    names = ("source", "version", "release", "os", "architecture", "features", "digest")
-    row = {name: made.record[name] for name in names}
-    return {**row, "built_at": made.record["built"], "directory": str(made.directory)}
+def _row(made: Build, suite: str) -> BuildEntry:
+    return {
+        "source": made.text("source"), "version": made.text("version"), "release": made.text("release"),
+        "os": made.text("os"), "architecture": made.text("architecture"), "features": made.record["features"],
+        "digest": made.text("digest"), "built_at": made.text("built"), "directory": str(made.directory),
+        "suite": suite,
+    }  # fmt: skip

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.model.cluster import Cluster
+    from deepopsctl.model.json_objects import PeopleObject, PeopleParts
     from deepopsctl.model.people import People, Person
     from deepopsctl.status.directory_members import Member
 
@@ -156,13 +157,16 @@ def _sync(settings: Settings, options: Mapping[str, Any], *, cancel: Sequence[st
 
 
 @people.command("list")
+@connection_options
 @json_option
 @click.pass_obj
-def list_people(settings: Settings, /, *, as_json: bool) -> int:
+def list_people(settings: Settings, /, *, as_json: bool, **options: Any) -> int:
     """List the users of people.yml, and those of its directory service that the first controller knows."""
-    from deepopsctl.cli.output import SCHEMA, emit_json, info, show, show_warning, table
+    from deepopsctl.cli.output import emit_json, info, show, show_warning, table
+    from deepopsctl.cli.passwords import ask_login
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.errors import ExitCode, Problem, UnreachableError
+    from deepopsctl.model.json_objects import SCHEMA
     from deepopsctl.status.directory_members import directory_members
 
     directory: ClusterDir = ClusterDir.open(settings.directory)
@@ -170,13 +174,14 @@ def list_people(settings: Settings, /, *, as_json: bool) -> int:
     everybody, code = cluster.people, ExitCode.OK
     members: tuple[Member, ...] = ()
     try:
-        members = directory_members(directory, cluster)
+        members = directory_members(directory, cluster, ask_login(options))
     except UnreachableError as error:
         show_warning(Problem("directory service", error.message, error.hint))
         code = error.exit_code
     if as_json:
-        document = _document(everybody, members, _today())
-        emit_json({"schema": SCHEMA, "command": "people list", "ok": code == ExitCode.OK, **document})
+        parts = _document(everybody, members, _today())
+        document: PeopleObject = {"schema": SCHEMA, "command": "people list", "ok": code == ExitCode.OK, **parts}
+        emit_json(document)
         return code
     if everybody is None or not (everybody.people or everybody.directory):
         info("people.yml is still empty: deepopsctl people add-group, then people add")
@@ -200,7 +205,7 @@ def list_people(settings: Settings, /, *, as_json: bool) -> int:
     return code
 
 
-def _document(people: People | None, members: Sequence[Member], today: date) -> dict[str, object]:
+def _document(people: People | None, members: Sequence[Member], today: date) -> PeopleParts:
     if people is None:
         return {"groups": [], "people": [], "directory": []}
     return {
@@ -254,6 +259,7 @@ def _edit(settings: Settings, change: Callable[[str, Cluster], str], done: str) 
     """Change people.yml and the inventory; the lock of runs keeps two from doing so at once."""
     from deepopsctl.cli.output import info
     from deepopsctl.cluster.directory import ClusterDir
+    from deepopsctl.cluster.editor_schemas import first_line
     from deepopsctl.cluster.spec import load_spec
     from deepopsctl.environment.edit import NEW
     from deepopsctl.files import write_atomic
@@ -266,7 +272,7 @@ def _edit(settings: Settings, change: Callable[[str, Cluster], str], done: str) 
         cluster = load_spec(directory.spec)
         exists = directory.people.exists() and directory.people.stat().st_size > 0
         problems = Problems()
-        text = (read_source(directory.people, NAME, problems) if exists else NEW) or ""
+        text = (read_source(directory.people, NAME, problems) if exists else first_line("people") + NEW) or ""
         problems.raise_if_any()
         result = change(text, cluster)
         if result != text:

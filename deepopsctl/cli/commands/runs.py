@@ -11,6 +11,7 @@ from deepopsctl.cli.main import Settings
 from deepopsctl.cli.options import json_option
 
 if TYPE_CHECKING:
+    from deepopsctl.model.json_objects import RunsListObject
     from deepopsctl.run.history import PastRun
 
 
@@ -24,21 +25,23 @@ def runs() -> None:
 @click.pass_obj
 def list_runs(settings: Settings, /, *, as_json: bool) -> None:
     """List the stored runs, newest first."""
-    from deepopsctl.cli.output import SCHEMA, emit_json, info, show, table
+    from deepopsctl.cli.output import emit_json, info, show, table
     from deepopsctl.cluster.directory import ClusterDir
+    from deepopsctl.model.json_objects import SCHEMA
     from deepopsctl.run.history import past_runs
     from deepopsctl.run.workspace import Workspace
 
     history = past_runs(Workspace(ClusterDir.open(settings.directory).runs))
     entries = [run.as_object() for run in history]
     if as_json:
-        emit_json({"schema": SCHEMA, "command": "runs list", "ok": True, "runs": entries})
+        document: RunsListObject = {"schema": SCHEMA, "command": "runs list", "ok": True, "runs": entries}
+        emit_json(document)
         return
     if not history:
         info("there are no runs yet")
         return
     names = ("run", "state", "elapsed_s", "nodes", "changed", "failed", "unreachable", "user")
-    rows = [["" if entry[name] is None else str(entry[name]) for name in names] for entry in entries]
+    rows = [["" if entry.get(name) is None else str(entry.get(name)) for name in names] for entry in entries]
     for line in table(("run", "state", "seconds", *names[3:]), rows, right=range(2, 7)):
         show(line)
 

@@ -11,10 +11,12 @@ import click
 
 from deepopsctl.cli.main import Settings
 from deepopsctl.cli.options import json_option, limit_option, login_name, names_nodes
-from deepopsctl.cli.output import SCHEMA, emit_json, info, show
+from deepopsctl.cli.output import emit_json, info, show
 from deepopsctl.cli.passwords import read_passwords, terminable
+from deepopsctl.model.json_objects import SCHEMA
 
 if TYPE_CHECKING:
+    from deepopsctl.model.json_objects import SshConfigObject
     from deepopsctl.ssh.results import NodeResult, SetupResult
 
 
@@ -120,7 +122,8 @@ def config(settings: Settings, *, user: str, known_hosts: bool, as_json: bool) -
     cluster = directory.cluster()
     text = users_known_hosts(cluster, KnownHosts(directory.known_hosts)) if known_hosts else users_config(cluster, user)
     if as_json:
-        emit_json({"schema": SCHEMA, "command": "ssh config", "ok": True, "config": text})
+        document: SshConfigObject = {"schema": SCHEMA, "command": "ssh config", "ok": True, "config": text}
+        emit_json(document)
     else:
         click.echo(text, nl=False)
 

@@ -13,6 +13,7 @@ from deepopsctl.cli.main import Settings
 from deepopsctl.cli.options import connection_options, json_option
 
 if TYPE_CHECKING:
+    from deepopsctl.model.json_objects import RunObject
     from deepopsctl.run.outcome import RunOutcome
     from deepopsctl.takeover.takeover import Takeover
 
@@ -61,7 +62,8 @@ def takeover(settings: Settings, /, *, check: bool, finish: bool, undo: bool, as
         info(line)
     if cluster.controllers[0].name not in facts:
         if as_json:
-            emit_json({**outcome.as_object(), "ok": False})
+            failed: RunObject = {**outcome.as_object(), "ok": False}
+            emit_json(failed)
         return int(outcome.exit_code) or 1
     stored = read(directory.secrets, directory.vault_password)
     result = plan_takeover(cluster, facts, stored.get("munge_key", ""), site_values(directory))

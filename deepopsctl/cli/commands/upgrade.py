@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import click
 
@@ -12,12 +12,13 @@ from deepopsctl.cli.options import duration_option, limit_option, together, work
 
 if TYPE_CHECKING:
     from deepopsctl.lifecycle.pace import Pace
+    from deepopsctl.model.json_objects import Answer, NvidiaPlanParts, OsPlanParts, SlurmPlanParts
 
 
 class _Planned(Protocol):
     """What `--plan` of an upgrade shows."""
 
-    def document(self) -> dict[str, object]:
+    def document(self) -> OsPlanParts | SlurmPlanParts | NvidiaPlanParts:
         """Its JSON object."""
 
 
@@ -156,10 +157,12 @@ def _pace(options: Mapping[str, Any]) -> Pace:
 
 
 def _show_plan(command: str, plan: _Planned, lines: Iterable[str], *, ok: bool, as_json: bool) -> None:
-    from deepopsctl.cli.output import SCHEMA, emit_json, show
+    from deepopsctl.cli.output import emit_json, show
+    from deepopsctl.model.json_objects import SCHEMA
 
     if as_json:
-        emit_json({"schema": SCHEMA, "command": command, "ok": ok, **plan.document()})
+        answer: Answer = {"schema": SCHEMA, "command": command, "ok": ok}
+        emit_json(cast("Answer", {**answer, **plan.document()}))
     else:
         for line in lines:
             show(line)

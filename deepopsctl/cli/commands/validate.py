@@ -99,6 +99,8 @@ def validate(ctx: click.Context, /, suites: tuple[str, ...], *, as_json: bool, *
     `ha` kills, freezes and cuts off the first of several controllers, and measures how long nothing can be submitted;
     jobs continue. It takes six minutes, is never part of `all` and must be named.
 
+    `containers` starts containers in jobs, many at the same time; it is never part of `all` and must be named.
+
     `local` runs the executables of checks.d in the cluster directory, on nodes and in jobs; it must be named.
 
     `burnin` loads all idle nodes for --duration, behind all other jobs in the queue; it is never part of `all` and must

@@ -13,7 +13,9 @@ from deepopsctl.cli.options import connection_options, json_option
 
 if TYPE_CHECKING:
     from deepopsctl.cluster.directory import ClusterDir
+    from deepopsctl.cluster.ssh_login import Login
     from deepopsctl.environment.wheels import Target
+    from deepopsctl.model.json_objects import WheelEntry, WheelsObject
 
 PLAYBOOK = "operate/users/wheels"
 _PATIENCE_S = 60
@@ -45,6 +47,7 @@ def add(settings: Settings, /, requirements: tuple[str, ...], *, as_json: bool, 
 
     from deepopsctl.cli.execute import run_and_report, run_request
     from deepopsctl.cli.output import info
+    from deepopsctl.cli.passwords import ask_login
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.environment import wheels as wheelhouse
 
@@ -52,7 +55,8 @@ def add(settings: Settings, /, requirements: tuple[str, ...], *, as_json: bool, 
         raise click.UsageError("name a package, or a file of requirements")
     wanted = wheelhouse.checked(requirements, options["files"])
     directory = ClusterDir.open(settings.directory)
-    node, target = node_python(directory)
+    login = ask_login(options)
+    node, target = node_python(directory, login)
     if options["python"]:
         target = replace(target, python=wheelhouse.check_python(options["python"]))
     with TemporaryDirectory(prefix="deepopsctl-wheels-") as fetched:
@@ -62,7 +66,7 @@ def add(settings: Settings, /, requirements: tuple[str, ...], *, as_json: bool, 
         info(f"{len(fetched_wheels)} wheels for Python {target.python} on {target.machine}, {len(new)} of them new")
         variables = {"deepops_wheels": [each.file for each in fetched_wheels], "deepops_wheels_from": fetched}
         request = run_request(
-            settings, directory, options, (PLAYBOOK,), component="wheels", command="wheels-add", limit=node,
+            settings, directory, {}, (PLAYBOOK,), login, component="wheels", command="wheels-add", limit=node,
             extra_vars=variables,
         )  # fmt: skip
         return run_and_report(request, (node,), verbosity=settings.verbosity, as_json=as_json)
@@ -73,23 +77,25 @@ def add(settings: Settings, /, requirements: tuple[str, ...], *, as_json: bool, 
 @click.pass_obj
 def list_wheels(settings: Settings, /, *, as_json: bool) -> int:
     """List the wheels that were added, with their hashes."""
-    from deepopsctl.cli.output import SCHEMA, emit_json, show, table
+    from deepopsctl.cli.output import emit_json, show, table
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.environment.wheels import read
+    from deepopsctl.model.json_objects import SCHEMA
 
     listed = read(ClusterDir.open(settings.directory).path)
     if as_json:
-        entries = [
+        entries: list[WheelEntry] = [
             {"name": each.name, "version": each.version, "file": each.file, "sha256": each.sha256} for each in listed
         ]
-        emit_json({"schema": SCHEMA, "command": "wheels list", "ok": True, "wheels": entries})
+        document: WheelsObject = {"schema": SCHEMA, "command": "wheels list", "ok": True, "wheels": entries}
+        emit_json(document)
         return 0
     for line in table(["package", "version", "file"], [[each.name, each.version, each.file] for each in listed], ()):
         show(line)
     return 0
 
 
-def node_python(directory: ClusterDir) -> tuple[str, Target]:
+def node_python(directory: ClusterDir, login: Login) -> tuple[str, Target]:
     """The first login node or controller that answers, and what wheels for its Python have to fit."""
     from deepopsctl.cli.output import show_warning
     from deepopsctl.environment.wheels import QUESTION, Target
@@ -101,7 +107,8 @@ def node_python(directory: ClusterDir) -> tuple[str, Target]:
     nodes = {node.name: node for node in (*cluster.with_role(Role.LOGIN), *cluster.controllers)}
     for name, node in nodes.items():
         try:
-            answer = ask(directory, cluster, node, ["/usr/bin/python3", "-c", QUESTION], timeout_s=_PATIENCE_S)
+            words = ["/usr/bin/python3", "-c", QUESTION]
+            answer = ask(directory, cluster, node, words, timeout_s=_PATIENCE_S, login=login)
         except UnreachableError as error:
             show_warning(Problem("wheels", error.message, error.hint))
             continue

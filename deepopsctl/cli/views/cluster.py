@@ -8,17 +8,17 @@ from textwrap import wrap
 
 import click
 
-from deepopsctl.cli.output import SCHEMA
 from deepopsctl.cluster.import_report import FILE_NAME, Carryover, Note
 from deepopsctl.cluster.inventory import group_members
 from deepopsctl.model.cluster import Cluster
+from deepopsctl.model.json_objects import SCHEMA, InventoryObject
 from deepopsctl.text.node_sets import fold_in_order
 
 WIDTH = 100
 _INDENT = "    "
 
 
-def cluster_object(command: str, directory: Path, cluster: Cluster) -> dict[str, object]:
+def cluster_object(command: str, directory: Path, cluster: Cluster) -> InventoryObject:
     """The JSON object of `init` and `inventory` (DESIGN, section 5)."""
     return {
         "schema": SCHEMA,

@@ -33,13 +33,18 @@ def live_view(total: int | None, verbosity: int = 0) -> Iterator[Callable[[Event
     with Live(view, console=console, refresh_per_second=8, transient=True) as live:
 
         def watch(event: Event) -> None:
-            for line in view.progress.add(event):
+            lines = view.progress.add(event)
+            if done := view.finished():
+                live.console.print(done)
+            for line in lines:
                 failed = " failed: " in line or " unreachable: " in line
                 if failed or verbosity or "\n" in line:
                     stamp = f"[{view.elapsed:6.1f}s] "
                     live.console.print(Text(stamp + printable(line), style="red" if failed else ""))
 
         yield watch
+        if done := view.finished(last=True):
+            live.console.print(done)
 
 
 class _Terminal:
@@ -70,11 +75,29 @@ class _View:
     total: int | None
     progress: Progress = field(default_factory=Progress)
     _started: float = field(default_factory=time.monotonic)
+    # the component that runs, since when, and how many nodes had failed before it
+    _component: str = ""
+    _since: float = field(default_factory=time.monotonic)
+    _failed: int = 0
     _spinner: Spinner = field(default_factory=lambda: Spinner("line" if os.environ.get("TERM") == "linux" else "dots"))
 
     @property
     def elapsed(self) -> float:
         return time.monotonic() - self._started
+
+    def finished(self, *, last: bool = False) -> Text | None:
+        """The line of a component that has ended, with its seconds; it stays when the view is gone."""
+        component, now = self._component, time.monotonic()
+        if component == self.progress.component and not last:
+            return None
+        taken, failed = now - self._since, len(self.progress.failed)
+        good = failed == self._failed
+        self._component, self._since, self._failed = self.progress.component, now, failed
+        if not component:
+            return None
+        signs = "ok" if os.environ.get("TERM") == "linux" else "✓", "x" if os.environ.get("TERM") == "linux" else "✗"
+        line = Text(f"{signs[0] if good else signs[1]} ", style="green" if good else "red")
+        return line.append(printable(component), style="bold").append(f"  {taken:.1f} s", style="dim")
 
     def __rich__(self) -> RenderableType:
         progress = self.progress

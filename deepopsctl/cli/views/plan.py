@@ -11,7 +11,9 @@ import click
 
 from deepopsctl.cli.views.run import failure_lines, left_out_lines
 from deepopsctl.run.events import Change
+from deepopsctl.run.outcome import counted
 from deepopsctl.run.plan import Group, Plan
+from deepopsctl.text.node_sets import fold
 
 # Without --diff: a difference longer than this is cut, and new files are only named.
 MAX_DIFF_LINES = 16
@@ -56,13 +58,17 @@ class _Layout:
 
 
 def plan_lines(plan: Plan, *, whole: bool, record: str) -> Iterator[str]:
-    """The plan for a person; the last line is the verdict."""
+    """The plan for a person: a summary if there are several groups, the details; the last line is the verdict."""
     layout = _Layout(max(60, min(get_terminal_size((100, 24)).columns, 120)) - _MARGIN, whole)
+    yield from _summary(plan)
     for group in plan.groups:
         yield click.style(f"{group.component} {group.where}", bold=True) + _how_many(group)
         for title, changes in _sections(group.changes):
             yield from _section(title, changes, group, layout)
         yield ""
+    for checked, names in plan.same_as.items():
+        many = f" ({len(names)} nodes)" if len(names) > 1 else ""
+        yield f"not checked one by one (--every-node): {fold(names)}{many}, by what they report the same as {checked}"
     for entry in plan.blocked:
         yield _styled("blocked: ", "red") + (f"{entry.host}: " if entry.host else "") + entry.message
         if entry.hint:
@@ -78,6 +84,16 @@ def plan_lines(plan: Plan, *, whole: bool, record: str) -> Iterator[str]:
         yield f"whole differences: {record}"
     colour = "red" if plan.blocked else "green" if not plan.changes and not plan.unknown else "yellow"
     yield "plan: " + click.style(plan.verdict, fg=colour, bold=True)
+
+
+def _summary(plan: Plan) -> Iterator[str]:
+    """What changes where in a line for each group, where there are several."""
+    if len(plan.groups) < 2:
+        return
+    yield "plan: " + click.style(plan.verdict, fg="red" if plan.blocked else "yellow", bold=True)
+    for group in plan.groups:
+        yield f"  {group.component} {group.where}{_how_many(group)}: {counted(group.changes)}"
+    yield ""
 
 
 def _how_many(group: Group) -> str:

@@ -14,7 +14,7 @@ import click
 
 from deepopsctl.cli.output import info, table
 from deepopsctl.run.events import Event, Output, Totals
-from deepopsctl.run.outcome import Failure, LeftOut, RunOutcome, Verdict
+from deepopsctl.run.outcome import Failure, LeftOut, RunOutcome, Verdict, counted
 from deepopsctl.run.progress import Progress, title
 from deepopsctl.run.request import RunRequest
 from deepopsctl.text.node_sets import fold
@@ -56,10 +56,16 @@ def report_lines(outcome: RunOutcome, request: RunRequest) -> Iterator[str]:
 def summary_line(outcome: RunOutcome, request: RunRequest, what: str, word: str = "") -> str:
     """The last line: how it ended, what was done, the run's id and the command that shows details."""
     shown = click.style(word or _word(outcome), fg=_COLORS.get(outcome.verdict, "red"), bold=True)
+    command = f"{request.command} --check" if _is_check(request) else request.command
     return (
-        f"{request.command}: {shown} after {outcome.elapsed_s:.1f} s, {what}; details: "
+        f"{command}: {shown} after {outcome.elapsed_s:.1f} s, {what}; details: "
         f"deepopsctl -C {quote(shown_path(request.directory.path))} runs show {outcome.run_id}"
     )
+
+
+def _is_check(request: RunRequest) -> bool:
+    """Whether it is `deploy --check`: a plan is one anyway."""
+    return request.check and request.command == "deploy"
 
 
 def node_table(hosts: Iterable[tuple[str, Totals]]) -> list[str]:
@@ -105,7 +111,7 @@ def left_out_lines(entries: Iterable[LeftOut]) -> Iterator[str]:
 def first_line(request: RunRequest, hosts: tuple[str, ...] | None) -> str:
     """What will run, on which nodes."""
     what = " ".join([request.command, *(request.playbooks if request.command == "deploy" else ())])
-    how = " (check: nothing will be changed)" if request.check and request.command == "deploy" else ""
+    how = " (check: nothing will be changed)" if _is_check(request) else ""
     if hosts is None:
         return f"{what} on the nodes of {request.limit}{how}"
     return f"{what} on {len(hosts)} node{'s' if len(hosts) != 1 else ''}: {_short(fold(hosts))}{how}"
@@ -165,7 +171,11 @@ def _changes(outcome: RunOutcome, request: RunRequest) -> str:
     # `changes` of a check were not made
     changed = sum(1 for totals in outcome.summary.hosts.values() if totals.changed)
     verb = "would change" if request.check else "changed"
-    return f"{changed} of {len(outcome.summary.hosts)} nodes {verb}" if changed else "nothing changed"
+    what = counted(outcome.summary.changes)
+    nodes = f"{changed} of {len(outcome.summary.hosts)} nodes {verb}{f' ({what})' if what else ''}"
+    return (nodes if changed else "nothing would change" if request.check else "nothing changed") + (
+        "; nothing was changed" if _is_check(request) and changed else ""
+    )
 
 
 def _by_outcome(groups: dict[tuple[int, ...], list[str]]) -> dict[tuple[int, ...], list[str]]:

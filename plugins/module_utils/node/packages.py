@@ -38,6 +38,7 @@ NO_CACHE = ["-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache="]
 LOCK_WAIT_S = 300
 # and how long it may work after ours, until packages are held again
 AGAIN_S = 60
+LISTS = "/var/lib/apt/lists"
 LOCKED = re.compile(
     r"Could not get lock|Unable to acquire the dpkg frontend lock|Unable to lock|is another process using it"
     r"|lock was locked by "
@@ -331,6 +332,13 @@ def _summary(output: str) -> str:
     return "\n".join([*errors][-6:] or output.splitlines()[-6:])
 
 
+def _has_lists() -> bool:
+    """Whether apt has a list of packages of any source; `apt-get update` ends well where no mirror answered."""
+    with contextlib.suppress(OSError):
+        return any("_Packages" in name for name in os.listdir(LISTS))
+    return False
+
+
 def _hint(output: str) -> str:
     if LOCKED.search(output):
         return "another package manager works on this node; wait until it is done, then deploy again"
@@ -339,6 +347,11 @@ def _hint(output: str) -> str:
     if re.search("GPG error|is not signed|invalid signature|NO_PUBKEY", output):
         return "nothing is taken from there: the repository is not signed by the key that it should be signed by"
     if re.search("Unable to locate|no installation candidate|was not found", output):
+        if not _has_lists():
+            return (
+                "this node has no package lists, so apt knows of no package: its mirror did not answer "
+                "`apt-get update`; check the network, DNS and proxy there"
+            )
         return "this node's package sources do not carry it: see /etc/apt/sources.list.d"
     if "Packages were downgraded" in output:
         return "a newer version is installed: request that version, or remove it manually"

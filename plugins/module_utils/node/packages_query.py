@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 from collections.abc import Sequence
@@ -12,6 +13,10 @@ from . import command
 LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/lib/apt/lists/lock")
 UPDATES = "/var/lib/dpkg/updates"
 DATABASE = "/var/lib/dpkg"
+CONFIGURATION = "/etc/apt"
+LISTS = "/var/lib/apt"
+_ADDRESS = re.compile(r"https?://[^\s\]]+")
+_DISABLED = re.compile(r"^enabled:\s*(no|false|0|off|without|disable)\s*$", re.IGNORECASE | re.MULTILINE)
 _FORMAT = "--showformat=${Package} ${db:Status-Want} ${db:Status-Status} ${Version}\n"
 _ANSWER_S = 60
 
@@ -87,3 +92,40 @@ def settings_in(dump: str) -> dict[str, list[str]]:
         if value:
             values.setdefault(key, []).append(value)
     return values
+
+
+def addresses(directory: str = CONFIGURATION) -> list[str]:
+    """Where packages come from here, as far as it is by HTTP."""
+    urls: set[str] = set()
+    for path in [os.path.join(directory, "sources.list"), *glob.glob(os.path.join(directory, "sources.list.d", "*"))]:
+        if path.endswith((".list", ".sources")):
+            for block in re.split(r"\n\s*\n", _text(path)):
+                text = "\n".join(line for line in block.splitlines() if not line.lstrip().startswith("#"))
+                urls.update(() if _DISABLED.search(text) else _ADDRESS.findall(text))
+    return sorted(urls)
+
+
+def proxies(directory: str = CONFIGURATION) -> dict[str, str]:
+    """The package manager's own proxies by scheme; asking it is slow, and few nodes have one."""
+    files = [os.path.join(directory, "apt.conf"), *glob.glob(os.path.join(directory, "apt.conf.d", "*"))]
+    if not any("proxy" in _text(path).lower() for path in files):
+        return {}
+    values = settings()
+    named = {scheme: values.get(f"Acquire::{scheme}::Proxy", [""])[-1] for scheme in ("http", "https")}
+    # apt takes the first for both
+    named["https"] = named["https"] or named["http"]
+    return {scheme: value for scheme, value in named.items() if value and value != "DIRECT"}
+
+
+def lists(directory: str = LISTS) -> list[str]:
+    """What the package lists are, by name and size, and which packages came for others alone."""
+    paths = sorted(glob.glob(os.path.join(directory, "lists", "*_*")))
+    return [_text(os.path.join(directory, "extended_states")), *(f"{path} {os.path.getsize(path)}" for path in paths)]
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return stream.read()
+    except OSError:
+        return ""

@@ -78,6 +78,17 @@ def command_lines() -> Iterator[Example]:
                 yield Example(place(page, text, match.start()), match["line"], typed=False)
 
 
+def template_lines() -> Iterator[Example]:
+    """The commands of the templates of pipelines."""
+    for page in sorted((ROOT / "inventory" / "gitops").iterdir()):
+        text = page.read_text("utf-8")
+        assert yaml.safe_load(text)
+        for match in re.finditer(
+            r"^(?!#).*?(?P<line>deepopsctl (?:inventory|plan|deploy|validate).*)$", text, re.MULTILINE
+        ):
+            yield Example(place(page, text, match.start("line")), match["line"])
+
+
 def place(page: Path, text: str, position: int) -> str:
     return f"{page.relative_to(ROOT)}:{text.count(chr(10), 0, position) + 1}"
 
@@ -92,7 +103,11 @@ def words_of(line: str) -> list[str]:
 
 
 # a line that shows a form has optional parts, and is nothing to type
-LINES = [example for example in command_lines() if not re.search(r"\[-|\.\.\.|\$\(| COMMAND", example.text)]
+LINES = [
+    example
+    for example in (*command_lines(), *template_lines())
+    if not re.search(r"\[-|\.\.\.|\$\(| COMMAND", example.text)
+]
 INITS = [
     example for example in LINES if example.typed and re.search(r"\binit .*--(controller|from inventory)", example.text)
 ]

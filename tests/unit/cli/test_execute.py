@@ -14,7 +14,7 @@ from deepopsctl.cli.views.run import failure_lines, node_table, report_lines
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.content import content_dir
 from deepopsctl.errors import ExitCode, InputError
-from deepopsctl.run.events import Totals
+from deepopsctl.run.events import Change, Totals
 from deepopsctl.run.outcome import Failure, RunOutcome, Verdict
 from deepopsctl.run.request import RunRequest
 from tests.support.problems import problems_of
@@ -109,7 +109,20 @@ def test_a_stopped_run_says_what_is_undone() -> None:
 
 
 def test_a_check_speaks_of_what_would_change() -> None:
-    assert "1 of 1 nodes would change" in report(outcome(), check=True)[-1]
+    last = report(outcome(), check=True)[-1]
+    assert last.startswith("deploy --check: done after")
+    assert "1 of 1 nodes would change; nothing was changed" in last
+
+
+def test_the_end_says_what_was_done() -> None:
+    changes = [
+        Change(host, "slurm", "package", name, "install") for host in ("n1", "n2") for name in ("slurmd", "munge")
+    ]
+    changes += [Change("n1", "slurm", "file", "/etc/a", "write"), Change("n1", "slurm", "unit", "slurmd", "restart")]
+    done = outcome()
+    done = replace(done, summary=replace(done.summary, changes=tuple(changes)))
+
+    assert "1 of 1 nodes changed (2 packages, 1 file, 1 service); details" in report(done)[-1]
 
 
 @pytest.mark.parametrize(

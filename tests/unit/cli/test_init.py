@@ -54,6 +54,8 @@ def test_makes_a_complete_cluster_directory() -> None:
     directory = init()
     assert set(files(directory.path)) == {
         ".gitignore",
+        ".schemas/cluster.json",
+        ".schemas/people.json",
         ".vault-password",
         "cluster.yml",
         "inventory/group_vars/all/secrets.yml",

@@ -10,6 +10,7 @@ import pytest
 
 from deepopsctl.cli.main import run_command_line
 from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.cluster.editor_schemas import first_line
 from deepopsctl.cluster.inventory import render_inventory
 from tests.support.paths import ROOT
 
@@ -36,7 +37,7 @@ def test_the_command_in_each_example_makes_the_example_cluster(
         (tmp_path / path.name).write_bytes(path.read_bytes())
     assert run_command_line(arguments) == 0
     made, stored = ClusterDir(tmp_path / "example"), ClusterDir(EXAMPLES / "example")
-    assert made.spec.read_text() == stored.spec.read_text()
+    assert made.spec.read_text() == first_line("cluster") + stored.spec.read_text()
     assert made.hosts.read_text() == stored.hosts.read_text()
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from deepopsctl.cli.output import info
 from deepopsctl.cli.views.live import live_view
-from deepopsctl.run.events import HostResult, Status
+from deepopsctl.run.events import HostResult, Status, TaskStarted
 
 
 def test_what_follows_a_run_is_done_without_a_terminal_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,3 +26,20 @@ def test_what_follows_a_run_is_done_without_a_terminal_as_well(monkeypatch: pyte
             watch(HostResult("gpu01", "slurm", "", "Install", Status.FAILED, 1.0, message="broken"))
         info("cancelling its jobs")
         assert Path(f"/proc/self/fd/{stream.fileno()}").readlink() == Path(os.devnull)
+
+
+def test_a_component_that_has_ended_stays_with_its_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal, own = os.openpty()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    with os.fdopen(own, "w") as stream:
+        monkeypatch.setattr(sys, "stderr", stream)
+        with live_view(1) as watch:
+            for component, status in (("nvidia", Status.OK), ("storage", Status.FAILED), ("slurm", Status.OK)):
+                watch(TaskStarted(component, "Play", "Install", 1.0))
+                watch(HostResult("gpu01" if status is Status.OK else "gpu02", component, "", "Install", status, 1.0))
+        shown = click.unstyle(os.read(terminal, 100_000).decode())
+    os.close(terminal)
+
+    assert [re.search(rf"{sign} {name}  \d+\.\d s", shown) is not None
+            for sign, name in (("✓", "nvidia"), ("✗", "storage"), ("✓", "slurm"))] == [True] * 3  # fmt: skip

@@ -54,7 +54,10 @@ def test_an_unknown_command_is_answered_with_the_likely_one(
 
 @pytest.mark.parametrize(
     ("word", "answer"),
-    [("slrm", "did you mean slurm? (known: nvidia, storage, slurm"), ("x", "known: nvidia, storage")],
+    [
+        ("slrm", "did you mean slurm? (known: package_cache, nvidia, storage, slurm"),
+        ("x", "known: package_cache, nvidia, storage"),
+    ],
 )
 def test_an_unknown_component_is_answered_with_the_likely_one(
     word: str, answer: str, capsys: pytest.CaptureFixture[str]

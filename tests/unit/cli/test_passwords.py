@@ -8,7 +8,7 @@ import signal
 import click
 import pytest
 
-from deepopsctl.cli.passwords import ask_passwords, terminable
+from deepopsctl.cli.passwords import ask_login, terminable
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -43,4 +43,4 @@ def test_an_input_that_ends_is_not_ctrl_c(
 
     monkeypatch.setattr(click.termui, "hidden_prompt_func", answer)
     with pytest.raises(error):
-        ask_passwords(ssh=False, become=True)
+        ask_login({"ask_become_pass": True})

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import click
@@ -42,3 +44,10 @@ def test_every_option_is_in_the_reference(name: str, word: str) -> None:
     section = text.partition(f"\n## {name.split(maxsplit=1)[0]}\n")[2].partition("\n## ")[0]
     everywhere = text.partition("\n## Everywhere\n")[2].partition("\n### ")[0]
     assert f"{word}`" in section + everywhere or f"{word} " in section
+
+
+def test_the_pages_of_all_options_and_settings_are_current() -> None:
+    script = str(ROOT / "scripts" / "reference-pages")
+    done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True)
+
+    assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,7 +56,8 @@ def test_json_is_one_object_and_nothing_is_written(
         if stopped:
             # cut off while it was fetched
             (facts / "gpu01.json").write_text("{")
-        return run_of(gone, hosts={"ctl1": Totals(unreachable=1)}, code=4, stopped=stopped)
+        ended = run_of(gone, hosts={"ctl1": Totals(unreachable=1)}, code=4, stopped=stopped)
+        return replace(ended, command="takeover")
 
     monkeypatch.setattr(takeover, "_collect_facts", collect)
 

@@ -109,6 +109,39 @@ def test_what_jobs_can_have_of_detected_hardware_is_in_the_table_of_partitions()
     assert "| `cpu` (default) | 2 | - | 64 | 250 GiB | no limit |" in text.splitlines()
 
 
+@pytest.mark.parametrize(("cpus", "asked"), [(2, 2), (64, 4), (0, 1)])
+def test_the_first_job_fits_on_every_node_of_its_partition(cpus: int, asked: int) -> None:
+    parsed = parse_spec(SPEC.replace(", gpus: {type: h100, count: 8}", ""), "cluster.yml")
+    hardware = {"cpu01": NodeHardware(64, 1, 2, 32, 1, 262_144)}
+    if cpus:
+        hardware["cpu02"] = NodeHardware(cpus, 1, 1, cpus, 1, 3_000)
+    text = render_markdown(parsed, hardware, "")
+
+    assert f"#SBATCH --cpus-per-task={asked}\n#SBATCH --mem={2 if cpus else 1}G\n" in text
+    assert ("before the nodes were known" in text) is (cpus == 0)
+
+
+def test_it_begins_with_a_job_lists_what_is_in_it_and_says_whom_to_ask() -> None:
+    parsed = parse_spec(SPEC, "cluster.yml")
+    text = render_markdown(parsed, {}, "Host login1", contact="help@uni.example")
+    titles = [line.removeprefix("## ") for line in text.splitlines() if line.startswith("## ")]
+
+    assert (titles[0], titles[-1]) == ("Submit a job", "Help")
+    assert "- [Where files live](#where-files-live)" in text.splitlines()
+    assert "help@uni.example" in text
+    assert "administrator" not in text
+    assert '<h2 id="where-files-live">Where files live</h2>' in render_html(parsed, text)
+
+
+def test_containers_are_there_where_the_site_has_them() -> None:
+    parsed = parse_spec(SPEC, "cluster.yml")
+    text = render_markdown(parsed, {}, "", containers=["podman"])
+
+    assert "podman run --rm --device nvidia.com/gpu=all" in text
+    assert "ch-run" not in text
+    assert "## Containers" not in render_markdown(parsed, {}, "")
+
+
 def test_the_page_has_tables_and_no_markup_of_anybody_else() -> None:
     text = render_html(parse_spec(SPEC, "cluster.yml"), guide(SPEC) + "\n<script>alert(1)</script>\n")
 

@@ -23,6 +23,19 @@ def test_without_changes_the_files_stay_word_for_word() -> None:
     assert alert_rules.with_overrides(FILES, {}) == FILES
 
 
+def test_with_a_page_each_alert_has_its_address() -> None:
+    changed = alert_rules.with_overrides(FILES, {"DiskFull": {"for": "15m"}})
+
+    for files in (FILES, changed):
+        made = alert_rules.with_addresses(files, "https://docs.example.com/reference/alerts/")
+        for alert in (alert for text in made.values() for alert in alert_rules.read(text)):
+            url = alert.annotations["runbook_url"]
+            assert url == f"https://docs.example.com/reference/alerts/#{alert.name.lower()}"
+        assert alert_rules.with_addresses(files, "") == files
+    assert alert_rules.page_problems("") == []
+    assert alert_rules.page_problems("docs.example.com: x")
+
+
 def test_a_change_of_one_alert_leaves_all_others_as_they_are() -> None:
     changed = alert_rules.with_overrides(FILES, {"DiskFull": {"threshold": 0.1, "for": "15m", "severity": "info"}})
 

@@ -11,7 +11,7 @@ from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.editor import SpecFile
 from deepopsctl.cluster.spec import parse_spec
 from deepopsctl.errors import ExitCode, InputError
-from deepopsctl.model.cluster import Gpus, Role
+from deepopsctl.model.cluster import Gpus, Node, Role
 from deepopsctl.nodes.host_keys import forget
 from deepopsctl.nodes.new_nodes import AddRequest, describe, parse_hosts, resolve_new_nodes, split_known
 from deepopsctl.nodes.remove import chosen
@@ -169,7 +169,16 @@ def test_what_the_cluster_stands_on_is_not_removed(text: str, message: str) -> N
 
 def test_dependent_nodes_are_visited_and_untouched_nodes_are_not() -> None:
     assert [node.name for node in dependent_nodes(CLUSTER)] == ["ctl1", "login1"]
-    assert untouched_nodes(CLUSTER, ["gpu02"]) == ("gpu01", "cpu1")
+    assert untouched_nodes(CLUSTER, [named("gpu02")]) == ("gpu01", "cpu1")
+
+
+def test_all_nodes_get_the_host_key_of_a_node_where_users_log_in() -> None:
+    assert untouched_nodes(CLUSTER, [named("login1")]) == ()
+    assert untouched_nodes(CLUSTER, [named("ctl1")]) == ("gpu01", "gpu02", "cpu1")
+
+
+def named(name: str) -> Node:
+    return next(node for node in CLUSTER.nodes if node.name == name)
 
 
 def test_cluster_yml_and_inventory_change_together_and_come_back(directory: ClusterDir) -> None:

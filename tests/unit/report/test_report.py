@@ -10,6 +10,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from deepopsctl.checks.catalogue.containers import CONTAINERS
 from deepopsctl.checks.catalogue.doctor import DOCTOR
 from deepopsctl.checks.catalogue.environment import ENVIRONMENT
 from deepopsctl.checks.catalogue.gpu import BURNIN, GPU
@@ -70,7 +71,7 @@ class TestFolding:
 
 
 class TestCatalogue:
-    ALL = SMOKE | GPU | BURNIN | STORAGE | ENVIRONMENT | MONITORING
+    ALL = SMOKE | GPU | BURNIN | STORAGE | ENVIRONMENT | MONITORING | CONTAINERS
 
     def test_every_entry_says_what_it_shows_and_what_to_do(self) -> None:
         for name, what in (*self.ALL.items(), *DOCTOR.items()):
@@ -87,8 +88,9 @@ class TestCatalogue:
             ("validate-storage", STORAGE),
             ("validate-monitoring", MONITORING),
             ("gpucheck", GPU),
+            ("../deploy/containers", CONTAINERS),
         ],
-        ids=["smoke", "environment", "storage", "monitoring", "gpu"],
+        ids=["smoke", "environment", "storage", "monitoring", "gpu", "containers"],
     )
     def test_the_reference_page_has_every_check(self, page: str, checks: dict[str, object]) -> None:
         text = (ROOT / f"docs/reference/{page}.md").read_text()

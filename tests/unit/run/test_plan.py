@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -11,7 +12,7 @@ import pytest
 from deepopsctl.cli.views.plan import plan_lines
 from deepopsctl.errors import ExitCode
 from deepopsctl.run.events import Change, Totals, parse_changes
-from deepopsctl.run.outcome import Failure, RunOutcome, RunSummary, TaskResult
+from deepopsctl.run.outcome import Failure, Problem, RunOutcome, RunSummary, SameNodes, TaskResult
 from deepopsctl.run.plan import Plan, examine, group, save
 from deepopsctl.run.workspace import RunDir
 
@@ -100,6 +101,35 @@ class TestGroups:
     def test_a_node_with_one_change_more_stands_alone(self) -> None:
         more = Change("gpu02", "slurm", "package", "chrony", "install")
         assert [entry.hosts for entry in group([*SLURMD, more])] == [("gpu01",), ("gpu02",)]
+
+
+class TestSameNodes:
+    def test_a_node_that_was_not_checked_has_the_changes_of_the_one_that_was(self) -> None:
+        name = Change("gpu01", "slurm", "hostname", "gpu01", "set", "was localhost")
+        file = Change("gpu01", "slurm", "file", "/etc/x", "write", diff="+gpu01\n", new=True)
+        blocked = (Problem(("gpu02", "gpu03"), "/var is read-only", "make room there"),)
+        same = SameNodes({"gpu02": "gpu01", "gpu03": "gpu01"}, {"gpu02": "vm2", "gpu03": "vm3"}, blocked)
+        outcome = replace(made([name, file]).outcome, same=same)
+
+        plan = examine(outcome)
+
+        assert plan.document()["same_as"] == {"gpu01": "gpu[02-03]"}
+        assert Change("gpu03", "slurm", "hostname", "gpu03", "set", "was vm3", same_as="gpu01") in plan.changes
+        # its difference would have the other node's name
+        assert Change("gpu02", "slurm", "file", "/etc/x", "write", new=True, same_as="gpu01") in plan.changes
+        assert [entry.hosts for entry in plan.groups] == [("gpu01", "gpu02", "gpu03")]
+        assert plan.groups[0].variants["file", "/etc/x", "write"] == ("+gpu01\n",)
+        assert plan.exit_code is ExitCode.FAILED
+        assert "blocked: gpu[02-03]: /var is read-only" in text(plan)
+        assert "(--every-node): gpu[02-03] (2 nodes), by what they report the same as gpu01" in text(plan)
+
+    def test_of_one_that_is_silent_the_others_are_unknown_too(self) -> None:
+        failure = Failure("gpu01", "slurm", "Compare", "no route to host", "", unreachable=True)
+        outcome = made([], failures=(failure,)).outcome
+
+        plan = examine(replace(outcome, same=SameNodes({"gpu02": "gpu01"}, {"gpu02": "gpu02"})))
+
+        assert plan.unknown == ("gpu01", "gpu02")
 
 
 class TestVerdict:
@@ -202,3 +232,12 @@ def test_the_plan_is_kept_with_the_run(tmp_path: Path, blocked: bool, verdict: s
     run_dir = plan.outcome.run_dir
     assert run_dir.read(tmp_path / "plan.json")["changes"] == [change.as_object() for change in CONF]
     assert run_dir.read(run_dir.summary)["verdict"] == verdict
+
+
+def test_a_plan_of_several_parts_begins_with_a_summary() -> None:
+    lines = text(made([*CONF, *SLURMD], slurm())).splitlines()
+
+    assert lines[0].startswith("plan: 7 changes on 3 nodes")
+    assert lines[1] == "  slurm on ctl1: 1 file, 1 key of slurm.conf, 1 service"
+    assert lines[2] == "  slurm on gpu[01-02] (2 nodes): 1 file, 1 service"
+    assert lines[-1] == lines[0]

@@ -35,8 +35,8 @@ def asked(place: Path, spec: str, nodes: str, question: Question) -> tuple[list[
     (place / "cluster.yml").write_text(spec, encoding="utf-8")
     directory = ClusterDir.open(place)
     cluster = directory.cluster()
-    command = ssh_command(directory, cluster, select_nodes([nodes], cluster), question)
-    return command[:-1], shlex.split(command[-1])
+    with ssh_command(directory, cluster, select_nodes([nodes], cluster), question) as command:
+        return command.argv[:-1], shlex.split(command.argv[-1])
 
 
 def test_the_node_that_is_named_for_monitoring_is_asked(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import click
 import pytest
 
 from deepopsctl.cli.output import emit_json, info
+from deepopsctl.model.json_objects import SCHEMA, FilesObject
 from deepopsctl.run.events import HostResult, Notice, parse
 from deepopsctl.text.printable import coloured, printable
 
@@ -43,9 +44,9 @@ def test_our_own_colours_are_kept(styled: str) -> None:
 
 def test_people_and_programs_are_given_no_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
     info(f"job of {HOSTILE}")
-    emit_json({"name": HOSTILE})
+    emit_json(FilesObject(schema=SCHEMA, command="docs users", ok=True, files=[HOSTILE]))
 
     out, err = capsys.readouterr()
     assert err == f"job of {printable(HOSTILE)}\n"
     assert out.strip().isprintable()
-    assert json.loads(out) == {"name": HOSTILE}
+    assert json.loads(out)["files"] == [HOSTILE]

@@ -1,4 +1,4 @@
-"""The host itself: identity, size, disks, GPUs, how it was started."""
+"""The host itself: identity, size, GPUs, how it was started."""
 
 from __future__ import annotations
 
@@ -39,26 +39,6 @@ def size() -> dict[str, int]:
         return {"cpus": int(fields["CPUs"]), "memory_mb": int(fields["RealMemory"])}
     total = re.search(r"^MemTotal:\s+(\d+) kB", read("/proc/meminfo"), re.MULTILINE)
     return {"cpus": os.sysconf("SC_NPROCESSORS_ONLN"), "memory_mb": int(total.group(1)) // 1024 if total else 0}
-
-
-def disks(paths: list[str]) -> list[dict[str, Any]]:
-    """Free space on the file systems of some directories, in MiB, without what is reserved for root."""
-    file_systems = []
-    for path in paths:
-        try:
-            status = os.statvfs(path)
-        except OSError:
-            continue
-        file_systems.append(
-            {
-                "path": path,
-                "free_mb": status.f_bavail * status.f_frsize // 2**20,
-                "inodes": status.f_files,
-                "free_inodes": status.f_favail,
-                "read_only": bool(status.f_flag & os.ST_RDONLY),
-            }
-        )
-    return file_systems
 
 
 def gpus(devices: str = "/sys/bus/pci/devices") -> dict[str, Any]:

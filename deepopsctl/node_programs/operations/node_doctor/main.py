@@ -7,7 +7,7 @@ import platform
 import time
 from typing import Any
 
-from ..._shared import access_keys, platform as node_platform, slurm_needs
+from ..._shared import access_keys, platform as node_platform, room, slurm_needs
 from . import host, network, packages, restarts, services, storage
 
 
@@ -49,7 +49,7 @@ def report(
         root=os.geteuid() == 0,
         python=platform.python_version(),
         platform=node_platform.os_release(),
-        disks=host.disks(["/", "/var", "/tmp"]),  # noqa: S108 (only its free space is read)
+        disks=room.disks(),
         gpus=host.gpus(),
         secure_boot=host.secure_boot(),
         addresses=network.addresses(),

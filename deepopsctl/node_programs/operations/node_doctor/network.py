@@ -9,11 +9,9 @@ import queue
 import socket
 import threading
 import time
-import urllib.request
-from http.client import HTTPException
 from typing import Any
-from urllib.error import HTTPError
 
+from ..._shared import reach
 from .query import output, read
 
 # bridges that container engines and hypervisors make: every node has the same ones
@@ -34,7 +32,6 @@ PRIVATE = (
 )
 WORKERS = 16
 HOSTS_BLOCK = "deepopsctl"
-REPOSITORY_LIMIT_S = 8
 
 
 def addresses() -> list[dict[str, Any]]:
@@ -129,37 +126,13 @@ def reverse(expected: dict[str, str], hosts: str = "/etc/hosts") -> dict[str, li
     return {address: aliases for address, aliases in called.items() if wanted[address] not in aliases}
 
 
-def connection_error(url: str) -> str:
-    """Why an address does not answer; '' for an answer of any kind."""
-    try:
-        request = urllib.request.Request(url, method="HEAD")  # noqa: S310 (a setting of the site's)
-        urllib.request.urlopen(request, timeout=REPOSITORY_LIMIT_S).close()  # noqa: S310 (as above)
-    except HTTPError as error:
-        # a proxy that has no way either, or wants a password
-        return str(error) if error.code in (407, 502, 503, 504) else ""
-    except (OSError, ValueError, HTTPException) as error:
-        return str(error)
-    return ""
-
-
 def unreachable(wanted: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Of each that can't be reached what it is for, its address, why, and whether a cluster does without it."""
     asked = [entry for entry in wanted if not any(os.path.exists(path) for path in entry.get("unless", []))]
-    answers: dict[str, str] = {}
-
-    def ask(url: str) -> None:
-        answers[url] = connection_error(url)
-
-    urls = sorted({str(entry["url"]) for entry in asked})
-    # daemons: a resolver that hangs must not keep the program from ending
-    threads = [threading.Thread(target=ask, args=(url,), daemon=True) for url in urls]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(REPOSITORY_LIMIT_S + 2)
+    answers = reach.errors_of(str(entry["url"]) for entry in asked)
     return [
         {"what": str(entry["what"]), "url": str(entry["url"]), "why": why, "optional": entry.get("optional") is True}
         for entry in asked
-        for why in [answers.get(str(entry["url"]), "no answer")]
+        for why in [answers.get(str(entry["url"]), "")]
         if why
     ]

@@ -1,0 +1,31 @@
+"""The checks of the suite `containers` by name, as docs/deploy/containers.md defines them."""
+
+from __future__ import annotations
+
+from deepopsctl.checks.catalogue.entry import Entry
+
+_GROUP = "Containers"
+
+CONTAINERS = {
+    "containers-podman": Entry(
+        _GROUP, "Podman", "A job makes an image of a local tree and starts it, with the job's cores and all ids.",
+        "on the node, in a job: `podman info`, and see Troubleshooting in docs/deploy/containers.md",
+    ),
+    "containers-charliecloud": Entry(
+        _GROUP, "Charliecloud", "`ch-run` starts the same tree in a job, with the job's cores.",
+        "on the node, in a job: `ch-run -v TREE -- /bin/sh`; user namespaces have to be allowed there",
+    ),
+    "containers-devices": Entry(
+        _GROUP, "GPUs", "A container with all GPUs of the node opens those of its job, and no others.",
+        "`ConstrainDevices=yes` in cgroup.conf keeps jobs from other GPUs; without any in the container: "
+        "`systemctl restart nvidia-cdi-refresh`",
+    ),
+    "containers-starts": Entry(
+        _GROUP, "starts at once", "So many containers start at the same time, spread over the tested nodes.",
+        "see the message; memory of the job, or processes of the user (`ulimit -u`)",
+    ),
+    "containers-removed": Entry(
+        _GROUP, "removed", "After the jobs nothing is left of them: no directory, no process.",
+        "`journalctl -t deepopsctl-epilog` on the node",
+    ),
+}  # fmt: skip

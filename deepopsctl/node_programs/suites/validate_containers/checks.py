@@ -1,0 +1,15 @@
+"""Checks of this suite; their targets are compute nodes."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ..._shared import checks
+
+SUITE = "containers"
+PODMAN, CHARLIECLOUD = "containers-podman", "containers-charliecloud"
+DEVICES, STARTS, REMOVED = "containers-devices", "containers-starts", "containers-removed"
+
+# one check, and one that could not be made, without the suite's name
+check = partial(checks.check, SUITE)
+skip = partial(checks.skipped, SUITE)

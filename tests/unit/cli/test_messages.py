@@ -1,0 +1,87 @@
+"""Commands and pages in messages: as they can be pasted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deepopsctl.cli.main import run_command_line
+from deepopsctl.cli.options import DIRECTORY
+from deepopsctl.cli.output import pasteable
+from deepopsctl.content import pages
+from deepopsctl.errors import ExitCode, InputError
+from deepopsctl.text.pages import find_page, section, title_of
+
+PAGE = "# Top\n\n```\n# a comment\n```\n\n## A part: one\n\nText.\n\n### Below\n\nMore.\n\n## Next\n\nEnd.\n"
+BOTH = "`deepopsctl{} node resume n1` ends it, then `deepopsctl{} deploy`"
+HERE = " -C 'my hpc'"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("see `deepopsctl doctor`", "see `deepopsctl -C 'my hpc' doctor`"),
+        (BOTH.format("", ""), BOTH.format(HERE, HERE)),
+        ("next: deepopsctl deploy environment", "next: deepopsctl -C 'my hpc' deploy environment"),
+        ("`deepopsctl -C x deploy`", "`deepopsctl -C x deploy`"),
+        ("`deepopsctl init DIR`", "`deepopsctl init DIR`"),
+        ("`deepopsctl lab down`", "`deepopsctl lab down`"),
+        ("deepopsctl can't do it", "deepopsctl can't do it"),
+        ("`deepopsctl` prints", "`deepopsctl` prints"),
+        ("see docs/operate/backup.md#a-part", "see `deepopsctl docs show operate/backup#a-part`"),
+        ("(docs/testing.md)", "(`deepopsctl docs show testing`)"),
+        ("see `docs/reference/settings.md`", "see `deepopsctl docs show reference/settings`"),
+        ("/srv/docs/reference/settings.md", "/srv/docs/reference/settings.md"),
+    ],
+)
+def test_a_command_has_the_directory_and_a_page_its_command(text: str, expected: str) -> None:
+    token = DIRECTORY.set("my hpc")
+    try:
+        assert pasteable(text) == expected
+    finally:
+        DIRECTORY.reset(token)
+
+
+def test_hints_carry_the_directory_as_it_was_typed_and_none_where_it_was_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "my hpc").mkdir()
+    (tmp_path / "my hpc" / "cluster.yml").write_text(
+        "schema: 1\nnodes: [{names: n1, roles: [controller, compute]}]\nbilling: {}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+
+    def hint(*arguments: str) -> str:
+        run_command_line([*arguments])
+        return capsys.readouterr().err
+
+    # a command that finds no run
+    for words in (["-C", "my hpc", "runs", "show"], ["runs", "show", "-C", "my hpc"]):
+        assert "deepopsctl -C 'my hpc' deploy" in hint(*words)
+    monkeypatch.setenv("DEEPOPSCTL_CLUSTER", "my hpc")
+    assert "`deepopsctl deploy`" in hint("runs", "show")
+    monkeypatch.delenv("DEEPOPSCTL_CLUSTER")
+    monkeypatch.chdir("my hpc")
+    assert "`deepopsctl deploy`" in hint("runs", "show")
+
+
+def test_a_page_is_found_by_what_messages_and_people_write() -> None:
+    names = pages()
+
+    for word in ("docs/operate/backup.md", "operate/backup", "backup"):
+        assert find_page(word, names) == ("operate/backup", "")
+    assert find_page("docs/operate/backup.md#restore-a-controller", names)[1] == "restore-a-controller"
+    with pytest.raises(InputError, match="several pages"):
+        find_page("doctor", names)
+    with pytest.raises(InputError, match="not a page") as error:
+        find_page("bakup", names)
+    assert error.value.hint
+    assert run_command_line(["docs", "show", "no-such-page"]) == ExitCode.INVALID_INPUT
+
+
+def test_a_section_ends_where_the_next_one_begins() -> None:
+    assert title_of(PAGE) == "Top"
+    assert section(PAGE, "a-part-one") == "## A part: one\n\nText.\n\n### Below\n\nMore.\n\n"
+    assert section(PAGE, "below") == "### Below\n\nMore.\n\n"
+    assert section(PAGE, "none") == section(PAGE, "") == PAGE
