@@ -47,6 +47,15 @@ COMMANDS = MappingProxyType({
     "restore": "Bring a lost controller back from a backup.",
     "runs": "Show earlier runs.",
     "lab": "Run a disposable cluster of containers on this machine.",
+    "completion": "Print the completion script of a shell.",
+})  # fmt: skip
+# as --help groups them; what is in no group comes last
+_SECTIONS = MappingProxyType({
+    "Begin": ("init", "inventory", "ssh", "doctor", "takeover"),
+    "Deploy": ("plan", "deploy", "validate"),
+    "Watch": ("status", "usage", "logs", "runs"),
+    "Operate": ("node", "upgrade", "packages", "secrets", "backup", "restore"),
+    "Users": ("people", "docs", "wheels", "environments"),
 })  # fmt: skip
 
 # of environment variables; and values of flags that are off, as click has them
@@ -93,10 +102,13 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List commands from the table above: no import of any of them."""
+        """List commands from the tables above: no import of any of them."""
         del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        grouped = {name for names in _SECTIONS.values() for name in names}
+        width = max(map(len, COMMANDS))
+        for title, names in {**_SECTIONS, "More": tuple(name for name in COMMANDS if name not in grouped)}.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), COMMANDS[name]) for name in names if name in COMMANDS])
 
 
 @click.group(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
@@ -49,6 +50,33 @@ def _components(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
     return [name for name in components() if name.startswith(incomplete)]
 
 
+def complete_nodes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """For the shell's Tab key: nodes and groups of the cluster, the last one of a list."""
+    del param
+    begin, comma, last = incomplete.rpartition(",")
+    # completion shows no errors
+    with suppress(Exception):
+        from deepopsctl.cluster.directory import ClusterDir
+        from deepopsctl.cluster.inventory import GROUPS
+
+        cluster = ClusterDir.open(ctx.find_root().params.get("directory") or Path()).cluster()
+        names = [*(node.name for node in cluster.nodes), *GROUPS, "slurm_cluster"]
+        return [f"{begin}{comma}{name}" for name in names if name.startswith(last)]
+    return []
+
+
+def complete_runs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """For the shell's Tab key: the stored runs, the newest first."""
+    del param
+    with suppress(Exception):
+        from deepopsctl.cluster.directory import ClusterDir
+        from deepopsctl.run.workspace import Workspace
+
+        directory = ClusterDir.open(ctx.find_root().params.get("directory") or Path())
+        return [run.id for run in Workspace(directory.runs).newest_first() if run.id.startswith(incomplete)]
+    return []
+
+
 class ComponentsCommand(click.Command):
     """A command about components; its help lists those of playbooks/site.yml."""
 
@@ -88,8 +116,9 @@ def names_nodes(ctx: click.Context, param: click.Parameter, value: Names) -> Nam
 
 
 limit_option = click.option(
-    "--limit", metavar="NODESET", callback=names_nodes, help="Only these nodes (gpu[01-04]) or groups."
-)
+    "--limit", metavar="NODESET", callback=names_nodes, shell_complete=complete_nodes,
+    help="Only these nodes (gpu[01-04]) or groups.",
+)  # fmt: skip
 
 
 def seconds(ctx: click.Context, param: click.Parameter, text: str) -> float:

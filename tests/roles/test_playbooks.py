@@ -66,7 +66,7 @@ PASSED = {
     *new_secrets(),
     # of the catalogue of packages those of the node's distribution
     *("environment_module_packages", "environment_module_versions", "environment_proxy_packages"),
-    *("environment_software_packages", "slurm_packages"),
+    *("environment_software_packages", "environment_registry_packages", "slurm_packages"),
     # results of this run
     *("ansible_facts", "ansible_user", "drift_check_result", "nvidia_driver_info_result", "slurm_conf_files"),
 }

@@ -15,6 +15,10 @@ CONTAINERS = {
         _GROUP, "Charliecloud", "`ch-run` starts the same tree in a job, with the job's cores.",
         "on the node, in a job: `ch-run -v TREE -- /bin/sh`; user namespaces have to be allowed there",
     ),
+    "containers-registry": Entry(
+        _GROUP, "registry", "An image that root adds to the site's registry is pulled and started in a job.",
+        "`journalctl -u docker-registry` on environment_registry_node; the nodes' names have to resolve",
+    ),
     "containers-devices": Entry(
         _GROUP, "GPUs", "A container with all GPUs of the node opens those of its job, and no others.",
         "`ConstrainDevices=yes` in cgroup.conf keeps jobs from other GPUs; without any in the container: "

@@ -49,7 +49,7 @@ ENVIRONMENT = {
         "`deepopsctl deploy slurm environment` restores them; `deepopsctl plan` shows what", "as deployed",
     ),
     "environment-tools": Entry(
-        _COMMANDS, "commands", "Users find sq, seff, partition-stats and the tools of guides in their PATH.",
+        _COMMANDS, "commands", "Users find sq, seff, why, partition-stats and the tools of guides in their PATH.",
         "`deepopsctl deploy environment` installs them",
     ),
     "environment-directory": Entry(

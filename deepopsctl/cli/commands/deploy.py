@@ -98,7 +98,7 @@ def deploy(settings: Settings, /, components: tuple[str, ...], *, as_json: bool,
     if "environment" in wanted and cluster.has_environment and not (options["check"] or stored):
         lock_outdated(settings, directory, login)
     if options["ask"] or stored:
-        fields = {"content": content, "user_vars": user_vars}
+        fields = {"content": content, "user_vars": user_vars, "by_class": stored is None}
         result, _ = make_plan(settings, directory, options, wanted, limit, login, **fields)
         show_plan(result, info, whole=options["diff"])
         if file and stored:

@@ -7,12 +7,14 @@ from typing import Any
 import click
 
 from deepopsctl.cli.main import Settings
-from deepopsctl.cli.options import json_option, long_connection_options, names_nodes
+from deepopsctl.cli.options import complete_nodes, json_option, long_connection_options, names_nodes
 from deepopsctl.model.json_objects import LogsObject
 
 
 @click.command()
-@click.argument("nodes", nargs=-1, required=True, callback=names_nodes, metavar="NODES...")
+@click.argument(
+    "nodes", nargs=-1, required=True, callback=names_nodes, shell_complete=complete_nodes, metavar="NODES..."
+)
 @click.option("-u", "--unit", "units", multiple=True, metavar="UNIT", help="Only this systemd unit: slurmd.")
 @click.option("--since", default="", metavar="TIME", help="Only newer entries: '2026-11-22 10:00', -1h, today.")
 @click.option("--until", default="", metavar="TIME", help="Only older entries.")

@@ -10,6 +10,7 @@ import click
 
 from deepopsctl.cli.main import Settings
 from deepopsctl.cli.options import (
+    complete_nodes,
     connection_options,
     console_options,
     duration_option,
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
 _wait_option = duration_option("1h", "How long to wait for running jobs: 90s, 30m, 2h, 1d.")
 # longer ones are not read
 LONGEST_REASON = 500
-nodes_argument = click.argument("nodes", nargs=-1, required=True, callback=names_nodes, metavar="NODES...")
+nodes_argument = click.argument(
+    "nodes", nargs=-1, required=True, callback=names_nodes, shell_complete=complete_nodes, metavar="NODES..."
+)
 # of the first login to a new node
 _login_options = together(
     click.option("-k", "--ask-pass", is_flag=True, help="Ask for the SSH password at once, even if a key might work."),
@@ -87,7 +90,7 @@ def add(settings: Settings, /, names: str, *, as_json: bool, **options: Any) -> 
 
 
 @click.command(short_help="Remove nodes after their last job.")
-@click.argument("names", callback=names_nodes, metavar="NAMES")
+@click.argument("names", callback=names_nodes, shell_complete=complete_nodes, metavar="NAMES")
 @_wait_option
 @click.option("--force", is_flag=True, help="Cancel running jobs instead of waiting for them.")
 @hold_waiting_option
@@ -109,7 +112,7 @@ def remove(settings: Settings, /, names: str, *, as_json: bool, **options: Any) 
 
 
 @click.command(short_help="Replace the hardware of a node.")
-@click.argument("name", callback=names_nodes, metavar="NAME")
+@click.argument("name", callback=names_nodes, shell_complete=complete_nodes, metavar="NAME")
 @click.option("--address", default="", metavar="ADDRESS", help="The new host's address.  [default: unchanged]")
 @_wait_option
 @hold_waiting_option

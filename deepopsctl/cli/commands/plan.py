@@ -69,9 +69,10 @@ def plan(settings: Settings, /, components: tuple[str, ...], *, as_json: bool, *
     wanted = choose(components, cluster, content)
     limit = resolve_limit(options["limit"] or "", cluster)
     variables = parse_extra_vars(options["extra_vars"], content)
-    result, request = make_plan(
-        settings, directory, options, wanted, limit, ask_login(options), content=content, user_vars=variables
-    )
+    # what is approved lists each node's own differences
+    by_class = not (options["every_node"] or options["out"])
+    fields = {"content": content, "user_vars": variables, "by_class": by_class}
+    result, request = make_plan(settings, directory, options, wanted, limit, ask_login(options), **fields)
     show_plan(result, info if as_json else show, whole=options["diff"])
     if as_json:
         emit_json(result.document())
@@ -105,8 +106,6 @@ def make_plan(
         command=COMMAND,
         limit=limit.text,
         check=True,
-        # what is deployed later is what was checked
-        by_class=not (options.get("every_node", True) or options.get("out")),
         timeout=options["timeout"],
         inventory=render_inventory(directory.cluster()),
         **fields,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from deepopsctl.cli.main import Settings
-from deepopsctl.cli.options import json_option
+from deepopsctl.cli.options import complete_runs, json_option
 
 if TYPE_CHECKING:
     from deepopsctl.model.json_objects import RunsListObject
@@ -47,7 +47,7 @@ def list_runs(settings: Settings, /, *, as_json: bool) -> None:
 
 
 @runs.command("show")
-@click.argument("run", default="", metavar="[RUN]")
+@click.argument("run", default="", shell_complete=complete_runs, metavar="[RUN]")
 @json_option
 @click.pass_obj
 def show_run(settings: Settings, /, run: str, *, as_json: bool) -> None:

@@ -21,6 +21,8 @@ from deepopsctl.text.node_sets import fold
 
 # More rows than this say less than a few
 MAX_ROWS = 12
+# characters of a message: one of 60,000 pushes everything else away
+_LONGEST = 4000
 
 
 _WORDS = {
@@ -92,9 +94,15 @@ def failure_lines(failures: Iterable[Failure]) -> Iterator[str]:
         names = _short(fold(failure.host for failure in members if failure.host)) or "ansible"
         word = click.style("unreachable" if unreachable else "failed", fg="red", bold=True)
         yield f"{word}: {names}" + (f": {title(component, task)}" if task else "")
-        yield from (f"    {line}" for line in (message if len(members) > 1 else members[0].message).splitlines())
+        yield from (f"    {line}" for line in capped(message if len(members) > 1 else members[0].message).splitlines())
         if hint:
             yield f"    {click.style('hint:', fg='cyan')} {hint}"
+
+
+def capped(text: str) -> str:
+    """A text of a node as a person can read it: the end of a long one, which has the reason. JSON has all."""
+    more = len(text) - _LONGEST
+    return f"... ({more:,} characters before: --json)\n{text[-_LONGEST:]}" if more > 0 else text
 
 
 def left_out_lines(entries: Iterable[LeftOut]) -> Iterator[str]:

@@ -16,6 +16,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
     client as slurm_client,
     detect as slurm_detect,
     effects as slurm_effects,
+    fitting as slurm_fitting,
     hostlist as slurm_hostlist,
     query as slurm_query,
     slurm_output,
@@ -94,7 +95,7 @@ def refusals(text: str) -> list[str]:
     except slurm_client.NoAnswerError as error:
         return [f"slurmctld does not answer: {error}"]
     try:
-        live, wanted = slurm_waiting_jobs.live(nodes, partitions), slurm_waiting_jobs.layout(text)
+        live, wanted = slurm_fitting.live(nodes, partitions), slurm_waiting_jobs.layout(text)
         waiting = slurm_waiting_jobs.query(live, wanted, slurm_client.ask)
         lost = [f"waiting jobs would end, or never start: {slurm_waiting_jobs.sentence(waiting)}"] if waiting else []
         return problems + lost_jobs(nodes, queue, text) + lost

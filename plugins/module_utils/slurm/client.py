@@ -56,6 +56,11 @@ def sinfo(*options: str) -> list[str]:
     return ["sinfo", "--noheader", *options]
 
 
+def sprio(columns: str, *options: str) -> list[str]:
+    """A query for the factors of priorities; `columns` as in `%A|%F`, in points."""
+    return ["sprio", "--noheader", "--format=" + columns, *options]
+
+
 def sacctmgr(kind: str, *words: str) -> list[str]:
     """A query of the accounting database: `cluster`, `association where user=alice format=account`."""
     return ["sacctmgr", "--noheader", "--parsable2", "show", kind, *words]
@@ -68,6 +73,8 @@ CONFIG = scontrol("show", "config")
 RESERVATIONS = show("reservation")
 CLUSTERS = sacctmgr("cluster", "format=cluster")
 VERSION = ["sinfo", "--version"]
+# counters of slurmctld, with the number of jobs in each state; no job is read for it
+STATISTICS = ["sdiag"]
 
 
 # --- asked

@@ -246,3 +246,10 @@ def test_ctrl_c_in_the_report_of_a_run_leaves_one_json_object(
 
     assert main.run_command_line(["deploy", "--json"]) == ExitCode.INTERRUPTED
     assert json.loads(capsys.readouterr().out)["ok"] is False
+
+
+def test_a_huge_message_of_a_node_is_cut_to_its_end() -> None:
+    lines = report(outcome(replace(BROKEN, message="x\n" * 30_000 + "the reason"), code=2))
+
+    assert "    the reason" in lines
+    assert sum(map(len, lines)) < 20_000

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 import pytest
+from click.shell_completion import ShellComplete
 
 from deepopsctl.cli.commands.secrets import rotate
+from deepopsctl.cli.main import cli, run_command_line
 from deepopsctl.cli.options import seconds
+from tests.support.runs import cluster_dir
 from tests.unit.cli.test_reference import commands
 
 
@@ -26,9 +31,9 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
 
 # commands that log in to no node, or to nodes that are not in cluster.yml yet (`ssh setup` has -k and -K alone)
 _HERE = {
-    "init", "inventory", "ssh setup", "ssh config", "docs users", "docs schema", "docs show", "environments list",
-    "people add", "people add-group", "people ids", "people import", "packages add", "packages list", "wheels list",
-    "runs list", "runs show", "lab up", "lab down", "lab status",
+    "init", "completion", "inventory", "ssh setup", "ssh config", "docs users", "docs schema", "docs show",
+    "environments list", "people add", "people add-group", "people ids", "people import", "packages add",
+    "packages list", "wheels list", "runs list", "runs show", "lab up", "lab down", "lab status",
 }  # fmt: skip
 
 
@@ -40,3 +45,25 @@ def test_every_command_that_reaches_nodes_takes_the_connection_options() -> None
 
     assert {name: wanted - options for name, options in taken.items() if wanted - options and name not in _HERE} == {}
     assert taken.keys() >= _HERE
+
+
+def test_nodes_groups_and_runs_are_completed(tmp_path: Path) -> None:
+    directory = cluster_dir(tmp_path)
+    (directory.runs / "20261121-093012-deploy").mkdir(parents=True)
+
+    def completed(*words: str) -> list[str]:
+        complete = ShellComplete(cli, {}, "deepopsctl", "_DEEPOPSCTL_COMPLETE")
+        before = ["-C", str(tmp_path), *words[:-1]]
+        return [item.value for item in complete.get_completions(before, words[-1])]
+
+    assert completed("node", "drain", "cn") == ["cn1", "cn2", "cn3", "cn4"]
+    groups = ["controller", "compute", "cluster"]
+    assert completed("deploy", "--limit", "cn1,slurm_c") == [f"cn1,slurm_{group}" for group in groups]
+    assert completed("runs", "show", "2026") == ["20261121-093012-deploy"]
+    assert completed("logs", "-C", "/nowhere", "x") == []
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_of_each_shell_is_printed(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line(["completion", shell]) == 0
+    assert "_DEEPOPSCTL_COMPLETE" in capsys.readouterr().out

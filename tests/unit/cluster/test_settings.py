@@ -35,7 +35,7 @@ WORKED_OUT = {
     *("environment_packages", "environment_module_packages", "environment_module_versions"),
     "environment_login_packages",
     *("site_software_easybuild_release", "environment_software_packages", "environment_proxy_packages"),
-    "environment_container_packages",
+    *("environment_container_packages", "environment_registry_packages"),
     *("slurm_compute_hosts", "slurm_controller_hosts", "slurm_dbd_host", "slurm_dbd_hosts", "slurm_packages"),
 }
 

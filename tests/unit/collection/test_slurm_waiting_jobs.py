@@ -10,7 +10,7 @@ import pytest
 from deepopsctl.node_programs._shared.command import Result
 from tests.support import node_modules as nodeside
 
-waiting = nodeside.load("slurm.waiting_jobs")
+fitting, waiting = (nodeside.load(f"slurm.{name}") for name in ("fitting", "waiting_jobs"))
 
 OLD = """\
 NodeName=gpu[01-02] CPUs=8 RealMemory=64000 Gres=gpu:a100:4 Feature=ib,big
@@ -207,7 +207,7 @@ def test_the_layout_of_a_running_slurmctld_is_that_of_its_slurm_conf() -> None:
         "PartitionName=gpu MaxTime=2-00:00:00 MaxNodes=UNLIMITED Nodes=gpu01\nPartitionName=all Nodes=gpu01,cpu1"
     )
 
-    live, written = waiting.live(nodes, partitions), waiting.layout(OLD)
+    live, written = fitting.live(nodes, partitions), waiting.layout(OLD)
 
     assert {name: live.nodes[name] for name in ("gpu01", "cpu1")} == {
         name: written.nodes[name] for name in ("gpu01", "cpu1")

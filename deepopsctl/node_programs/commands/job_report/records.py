@@ -35,7 +35,7 @@ FIELDS = (
 NAME_FIELDS = ("JobID", "JobName")
 LIVE_FIELDS = ("JobID", "TRESUsageInTot")
 # the tasks of an array that wait are one: 123_[4-9%2], and sacct cuts a long one off
-_ID = re.compile(r"([0-9]{1,10}(?:[_+][0-9]{1,10}|_\[[0-9,:%.-]{1,200}\]?)?)(?:\.[A-Za-z0-9_+-]{1,40})?")
+IS_ID = re.compile(r"([0-9]{1,10}(?:[_+][0-9]{1,10}|_\[[0-9,:%.-]{1,200}\]?)?)(?:\.[A-Za-z0-9_+-]{1,40})?")
 # what sacct prints as the nodes of a job that never had any
 _NO_NODES = ("", "None assigned", "(null)")
 # Slurm's own "signal" of a step whose cgroup ran out of memory; its state may be COMPLETED or FAILED all the same
@@ -96,7 +96,7 @@ def read(text: str) -> list[Job]:
     steps: dict[str, list[dict[str, str]]] = {}
     for line in text.split("\n"):
         words = line.split(DELIMITER)
-        match = _ID.fullmatch(words[0])
+        match = IS_ID.fullmatch(words[0])
         if len(words) != len(FIELDS) or not match:
             continue
         row = dict(zip(FIELDS, words))
@@ -154,7 +154,7 @@ def read_names(text: str) -> dict[str, str]:
     names: dict[str, str] = {}
     for line in text.split("\n"):
         job, delimiter, name = line.partition(DELIMITER)
-        if delimiter and _ID.fullmatch(job):
+        if delimiter and IS_ID.fullmatch(job):
             # what a name with line breaks pretends comes after the real one
             names.setdefault(job, slurm_output.clean(name))
     return names
@@ -180,5 +180,5 @@ def _rows(text: str) -> Iterator[tuple[str, str]]:
     for line in text.split("\n"):
         # sstat knows no other delimiter; nothing here is a user's to choose
         words = line.split("|")
-        if len(words) == len(LIVE_FIELDS) and _ID.fullmatch(words[0]):
+        if len(words) == len(LIVE_FIELDS) and IS_ID.fullmatch(words[0]):
             yield words[0], words[1]

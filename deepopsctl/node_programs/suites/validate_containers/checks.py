@@ -7,7 +7,7 @@ from functools import partial
 from ..._shared import checks
 
 SUITE = "containers"
-PODMAN, CHARLIECLOUD = "containers-podman", "containers-charliecloud"
+PODMAN, CHARLIECLOUD, REGISTRY = "containers-podman", "containers-charliecloud", "containers-registry"
 DEVICES, STARTS, REMOVED = "containers-devices", "containers-starts", "containers-removed"
 
 # one check, and one that could not be made, without the suite's name

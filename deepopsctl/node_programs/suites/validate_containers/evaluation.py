@@ -12,17 +12,18 @@ from .checks import check
 # Podman maps root of the container to the user, and all others to subordinate ids
 LEAST_IDS = 65_536
 OPENED, DENIED = "opened", ("Operation not permitted", "Permission denied")
-_NAMES = {"podman": checks.PODMAN, "charliecloud": checks.CHARLIECLOUD}
+_NAMES = {"podman": checks.PODMAN, "charliecloud": checks.CHARLIECLOUD, "registry": checks.REGISTRY}
 
 
 def evaluate(node: str, engines: Sequence[str], data: Mapping[str, Any], gpus: int) -> Iterator[Check]:
     """The checks of one node; `gpus` is what its job has asked for."""
     errors, outside = data["errors"], data["outside"]
-    for engine in engines:
+    tried = [*engines, *(["registry"] if "registry" in {**data, **errors} else [])]
+    for engine in tried:
         if fault := errors.get("tree") or errors.get(engine):
             yield check(_NAMES[engine], node, FAIL, "not started", "started", message=str(fault))
         else:
-            yield _engine(_NAMES[engine], node, data[engine], outside, ids=LEAST_IDS if engine == "podman" else 0)
+            yield _engine(_NAMES[engine], node, data[engine], outside, ids=0 if engine == "charliecloud" else LEAST_IDS)
     inside = {engine: data[engine]["devices"] for engine in engines if engine in data}
     if inside and outside["devices"]:
         yield _devices(node, inside, gpus)

@@ -1,9 +1,14 @@
-"""What `node_program` starts: `jobs` on a submit host as the connecting user, `after` on every compute node as root."""
+"""What `node_program` starts.
+
+`publish` as root on the registry's node, `jobs` on a submit host as the connecting user, `after` on every compute node
+as root.
+"""
 
 from __future__ import annotations
 
 import inspect
 import os
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -23,12 +28,26 @@ NAMES = {"podman": checks.PODMAN, "charliecloud": checks.CHARLIECLOUD}
 # of each node: Podman takes some 30 MiB for each container that it starts
 LEAST_MB, MOST_MB = 500, 4000
 EPILOG_S = 60
+IMAGE = "deepopsctl/validate:1"
 _PROBE = inspect.getsource(probe)
 
 
 def main(request: Request) -> Result:
     """One phase of the suite."""
-    return suite_of_jobs.run_trials(request, {"jobs": jobs, "after": after}[request["phase"]])
+    return suite_of_jobs.run_trials(request, {"publish": publish, "jobs": jobs, "after": after}[request["phase"]])
+
+
+def publish(request: Request) -> Result:
+    """Add the image of the jobs to the registry, as root on its node: {checks, image}."""
+    with tempfile.TemporaryDirectory() as directory:
+        tree, archive = os.path.join(directory, "tree"), os.path.join(directory, "tree.tar")
+        try:
+            probe.make_tree(tree)
+            probe.command_output(["tar", "-C", tree, "-cf", archive, "."])
+            added = probe.command_output(["registry-add", "tarball:" + archive, IMAGE])
+        except (RuntimeError, OSError) as error:
+            return {"checks": [check(checks.REGISTRY, request["node"], FAIL, message=str(error))], "image": ""}
+    return {"checks": [], "image": added.split()[-1]}
 
 
 def jobs(request: Request) -> Result:
@@ -43,7 +62,7 @@ def jobs(request: Request) -> Result:
     try:
         for group, gpus in _groups(snapshot, free):
             each = -(-int(request["starts"]) // max(len(free), 1))
-            for name, data, trouble in _ask(session, snapshot, group, gpus, [str(each), *engines]):
+            for name, data, trouble in _ask(session, snapshot, group, gpus, [str(each), request["image"], *engines]):
                 if data is None:
                     results += [
                         check(NAMES[engine], name, trouble.status, message=trouble.message) for engine in engines

@@ -98,6 +98,12 @@ def charliecloud(tree: str) -> dict[str, Any]:
     return answers(command_output(["ch-run", tree, "--", SHELL, "-c", ASK, SHELL, *devices()]))
 
 
+def pull(image: str) -> dict[str, Any]:
+    """Get an image of the site's registry and ask its shell."""
+    command_output(["podman", "pull", "--quiet", image])
+    return answers(command_output(["podman", "run", "--rm", image, SHELL, "-c", ASK, SHELL]))
+
+
 def read_output(argv: Sequence[str]) -> bytes:
     """A command's output as it is."""
     return subprocess.run(argv, stdout=subprocess.PIPE, check=True, timeout=LIMIT_S).stdout
@@ -135,8 +141,8 @@ def attempt(data: dict[str, Any], name: str, function: Any, *arguments: Any) -> 
         data["errors"][name] = str(error)
 
 
-def main(starts: str, *engines: str) -> None:
-    """All of it; what fails does not stop the rest."""
+def main(starts: str, image: str, *engines: str) -> None:
+    """All of it, with an image of the registry ('' for none); what fails does not stop the rest."""
     own = os.environ.get("SLURM_TMPDIR", "")
     data: dict[str, Any] = {
         "node": os.environ.get("SLURMD_NODENAME", ""),
@@ -152,6 +158,8 @@ def main(starts: str, *engines: str) -> None:
     else:
         for engine in engines:
             attempt(data, engine, {"podman": podman, "charliecloud": charliecloud}[engine], tree)
+        if image:
+            attempt(data, "registry", pull, image)
         if "podman" in data and int(starts):
             attempt(data, "starts", start_many, int(starts))
     sys.stdout.write(MARK + json.dumps(data) + "\n")

@@ -12,6 +12,7 @@ INSTALLED, TOOLS, ANSWERS = "environment-installed", "environment-tools", "envir
 COMMANDS = (
     "sq",
     "seff",
+    "why",
     "partition-stats",
     "avail_wheels",
     "stage-in",

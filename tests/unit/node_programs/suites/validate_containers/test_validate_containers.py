@@ -53,6 +53,8 @@ def test_a_node_on_which_all_is_well() -> None:
         ({"podman": answer("0", 65_537)}, "containers-devices"),
         ({"starts": {"asked": 50, "started": 49, "seconds": 9.1, "words": "no space"}}, "containers-starts"),
         ({"errors": {"podman": "podman import: no"}}, "containers-podman"),
+        ({"errors": {"registry": "podman pull: no"}}, "containers-registry"),
+        ({"registry": answer("0-1")}, "containers-registry"),
     ],
 )
 def test_what_differs_from_the_job_fails_by_name(changed: dict[str, Any], name: str) -> None:

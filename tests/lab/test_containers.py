@@ -1,0 +1,142 @@
+"""Containers in jobs: Podman and Charliecloud through Slurm, the registry, and what is left after a job.
+
+Podman needs a file system below its images that is not overlay, as that of the nodes of a lab is: theirs is a disk of
+ext4, a file of this machine. A container in a container can't mount /proc, which a setting of the site says.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.lab.harness import PATIENCE_S, PREFIX, SETTINGS, LabCluster, edit, fresh_cluster, wait_until
+from tests.lab.smoke import validate
+
+NODES = ("gpu01", "gpu02")
+REGISTRY = "ctl1:5000"
+LINES = """\
+environment_containers: [podman, charliecloud]
+containers_conf: {containers: {volumes: ["/proc:/proc"]}}
+environment_registry_node: ctl1
+"""
+PEOPLE = """\
+schema: 1
+groups: [{name: def-lab, gid: 3001, pi: alice}]
+people: [{name: alice, uid: 2001, groups: [def-lab]}]
+"""
+MOUNT = "mkdir -p /scratch && mknod /dev/scratchdisk b 7 {0} && mount /dev/scratchdisk /scratch && rm /dev/scratchdisk"
+# an image of the node's shell, whose files belong to subordinate ids, too
+JOB = """\
+cd $SLURM_TMPDIR && mkdir -p tree/bin && cp /bin/sh tree/bin/ && for each in $(ldd /bin/sh | grep -o '/[^ ]*'); do
+mkdir -p tree/$(dirname $each); cp $each tree/$each; done; tar -C tree -c . | podman import - tree:1 &&
+podman unshare chown 33:33 tree/bin/sh && ln -s /etc/passwd link && podman run --rm tree:1 /bin/sh -c 'echo inside'
+"""
+
+
+def host(*argv: str) -> str:
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert done.returncode == 0, f"{argv}: {done.stderr}"
+    return done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
+    """A cluster with containers, a disk for jobs on each node, and a registry on the controller."""
+    devices: list[str] = []
+    options = ("--compute", "2", "--gpus", "a100:2")
+    with fresh_cluster(f"{PREFIX}-containers", tmp_path_factory, *options) as made:
+        try:
+            devices += [give_disk(made, node, tmp_path_factory.mktemp("disk") / "image") for node in NODES]
+            prepare(made)
+            made.deepopsctl("deploy")
+            yield made
+        finally:
+            for node in NODES:
+                made.root(node, "umount -l /scratch", ok=False)
+            for device in devices:
+                subprocess.run(["losetup", "-d", device], check=False)
+
+
+def give_disk(cluster: LabCluster, node: str, image: Path) -> str:
+    """Mount a disk at /scratch of a node, which may not do that itself; the loop device."""
+    host("truncate", "-s", "3G", str(image))
+    host("mkfs.ext4", "-q", "-F", str(image))
+    device = host("losetup", "-f", "--show", str(image))
+    process = host("podman", "inspect", "--format", "{{.State.Pid}}", f"{cluster.name}-{node}")
+    host("nsenter", "-t", process, "-m", "sh", "-c", MOUNT.format(device.removeprefix("/dev/loop")))
+    return device
+
+
+def prepare(cluster: LabCluster) -> None:
+    spec = cluster.directory / "cluster.yml"
+    edit(spec, "components: [nvidia, slurm]", "components: [slurm, environment]")
+    text = spec.read_text(encoding="utf-8")
+    spec.write_text(f"{text}job_directories: {{base: /scratch, method: prolog}}\n", encoding="utf-8")
+    (cluster.directory / "people.yml").write_text(PEOPLE, encoding="utf-8")
+    edit(cluster.directory / SETTINGS, "---\n", f"---\n{LINES}")
+
+
+def test_containers_start_through_slurm_on_both_nodes(cluster: LabCluster) -> None:
+    result = validate(cluster, suite="containers")
+
+    names = ("podman", "charliecloud", "registry", "devices", "starts", "removed")
+    expected = {(f"containers-{name}", node): "pass" for name in names for node in NODES}
+    assert {key: check["status"] for key, check in result.checks.items()} == expected
+
+
+def test_a_jobs_images_go_with_it_and_no_link_is_followed(cluster: LabCluster) -> None:
+    job = cluster.user(
+        "ctl1", f"cat > job.sh <<'END'\n#!/bin/sh\n{JOB}\nEND\nsbatch --parsable --mem=1G -w gpu01 job.sh"
+    )
+
+    wait_until("the job has ended", lambda: not cluster.user("ctl1", f"squeue -h -j {job}", ok=False))
+    assert "inside" in cluster.user("gpu01", f"cat slurm-{job}.out").splitlines()
+    wait_until("nothing is left", lambda: not cluster.root("gpu01", "ls /scratch/slurm-jobs"))
+    assert cluster.holds("gpu01", "test -s /etc/passwd")
+    assert not cluster.holds("gpu01", "find /home/ubuntu -path '*overlay*' | grep .")
+
+
+def test_only_root_on_its_node_writes_to_the_registry(cluster: LabCluster) -> None:
+    image = f"{REGISTRY}/deepopsctl/validate:1"
+    job = f"podman pull -q {image} && podman push -q {image} {REGISTRY}/users:1"
+
+    refused = cluster.user("ctl1", f"srun --mem=1G -w gpu02 sh -c '{job}'", ok=False)
+
+    assert "405" in refused
+
+
+def test_lines_of_others_stay_and_ids_that_two_users_share_are_refused(cluster: LabCluster) -> None:
+    cluster.root("gpu01", "echo daemon:786500000:10 >> /etc/subuid")
+    try:
+        done = cluster.deepopsctl("deploy", "environment", "--full", "--limit", "gpu01", ok=False)
+        # the block is as it was: nothing is written, and so nothing is refused
+        assert done.returncode == 0
+        edit(
+            cluster.directory / "people.yml",
+            "groups: [def-lab]}]",
+            "groups: [def-lab]}, {name: carol, uid: 2002, groups: [def-lab]}]",
+        )
+        refused = cluster.deepopsctl("deploy", "environment", "--limit", "gpu01", ok=False)
+        assert "both have the subordinate id 786500000" in refused.stdout + refused.stderr
+    finally:
+        cluster.root("gpu01", "sed -i /^daemon:/d /etc/subuid")
+    cluster.deepopsctl("deploy", "environment")
+    assert "carol:786563072:65536" in cluster.root("gpu01", "cat /etc/subuid /etc/subgid").splitlines()
+
+
+def test_a_second_deploy_changes_nothing(cluster: LabCluster) -> None:
+    assert cluster.parsed("deploy", "environment", "--full")["changes"] == []
+
+
+def test_without_the_settings_it_is_removed(cluster: LabCluster) -> None:
+    edit(cluster.directory / SETTINGS, LINES, "")
+    cluster.deepopsctl("deploy", "environment")
+
+    for node in NODES:
+        assert not cluster.holds(node, "command -v podman || test -e /etc/slurm/deepops/task_prolog.d/30-containers")
+        assert "deepopsctl" not in cluster.root(node, "cat /etc/subuid")
+    assert not cluster.holds("ctl1", "ss -Hltn 'sport = :5000' | grep .")
+    assert cluster.holds("gpu01", "grep -q ^ubuntu: /etc/subuid")
