@@ -11,14 +11,14 @@ from deepopsctl.checks.catalogue.ha import HA
 from deepopsctl.checks.catalogue.monitoring import MONITORING, PER_NODE as MONITORING_PER_NODE
 from deepopsctl.checks.catalogue.smoke import SMOKE
 from deepopsctl.checks.catalogue.storage import STORAGE
-from deepopsctl.checks.suites import EXPLICIT, SUITES
+from deepopsctl.checks.suites import EXPLICIT, LOCAL, SUITES
 
 # checks that any suite may make on a node
 _ANY = {name: SMOKE[name] for name in ("reachable", "suite-ran")}
 _TABLES: dict[str, dict[str, Entry]] = {
     "smoke": SMOKE, "gpu": _ANY | GPU, "storage": _ANY | STORAGE, "environment": _ANY | ENVIRONMENT,
     "monitoring": _ANY | MONITORING, "burnin": _ANY | BURNIN, "ha": _ANY | HA,
-    "containers": _ANY | CONTAINERS, DOCTORS_SUITE: DOCTOR,
+    "containers": _ANY | CONTAINERS, LOCAL: _ANY, DOCTORS_SUITE: DOCTOR,
 }  # fmt: skip
 
 # checks made on every node (or every compute node): the columns of the report's matrix
@@ -30,6 +30,7 @@ PER_NODE = frozenset({
 })  # fmt: skip
 GROUPS = tuple(dict.fromkeys(entry.group for suite in (*SUITES, *EXPLICIT) for entry in _TABLES[suite].values()))
 _OTHER = Entry("Other", "", "", "see the message")
+_OF_SITE = Entry("The site's own", "", "", "see the message, and the executable in checks.d")
 
 
 def catalogue_of(suite: str) -> dict[str, Entry]:
@@ -40,7 +41,8 @@ def catalogue_of(suite: str) -> dict[str, Entry]:
 def entry(name: str, suite: str = "smoke") -> Entry:
     """The entry of a check; made from its name if the suite is newer than its table."""
     known = catalogue_of(suite).get(name)
-    return known or Entry(_OTHER.group, name.replace("-", " "), "", _OTHER.advice)
+    other = _OF_SITE if suite == LOCAL else _OTHER
+    return known or Entry(other.group, name.replace("-", " "), "", other.advice)
 
 
 def position(name: str, suite: str = "smoke") -> int:

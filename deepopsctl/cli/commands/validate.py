@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deepopsctl.checks.suites import BURNIN, EXPLICIT, SUITES
+from deepopsctl.checks.suites import BURNIN, EXPLICIT, LOCAL, SUITES
 from deepopsctl.cli.main import Settings
 from deepopsctl.cli.options import connection_options, duration_option, json_option, limit_option, seconds, together
 from deepopsctl.cli.output import emit_json, info
@@ -101,6 +101,8 @@ def validate(ctx: click.Context, /, suites: tuple[str, ...], *, as_json: bool, *
 
     `containers` starts containers in jobs, many at the same time; it is never part of `all` and must be named.
 
+    `local` runs the executables of checks.d in the cluster directory, on nodes and in jobs; it must be named.
+
     `burnin` loads all idle nodes for --duration, behind all other jobs in the queue; it is never part of `all` and must
     be named.
     """
@@ -109,6 +111,7 @@ def validate(ctx: click.Context, /, suites: tuple[str, ...], *, as_json: bool, *
     from deepopsctl.cluster.selection import resolve_limit
     from deepopsctl.validation.gpu import with_gpus
     from deepopsctl.validation.result import COMMAND, LIBRARIES, LIBRARIES_STATE, examine, playbook_of, save
+    from deepopsctl.validation.site_checks import LOCAL_CHECKS, read_checks
 
     settings: Settings = ctx.obj
     wanted = _wanted(suites)
@@ -131,6 +134,7 @@ def validate(ctx: click.Context, /, suites: tuple[str, ...], *, as_json: bool, *
         extra_vars={
             **({LIBRARIES_STATE: libraries} if libraries else {}),
             **(burnin.variables() if burnin else {}),
+            **({LOCAL_CHECKS: read_checks(directory.path)} if LOCAL in wanted else {}),
         },
         limit=limit.text,
         timeout=options["timeout"],

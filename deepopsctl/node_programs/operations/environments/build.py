@@ -21,6 +21,8 @@ from ..._shared import command
 RECORD = "environment.json"
 MODULES = "modulefiles"
 HIDDEN = ".removing-"
+# uv, which the module python offers to users
+TOOLS = "tools"
 _TIME_S = 3600.0
 _ENVIRONMENT = {"PATH": command.PATH, "HOME": "/nonexistent", "LC_ALL": "C.UTF-8"}
 # no file of a user's or of the node's changes what uv does, and it asks nobody
@@ -88,6 +90,7 @@ def build(directory: str, wheelhouse: str, version: Version) -> None:
         if os.path.isdir(target):
             os.rename(target, old)
         os.rename(made, target)
+        _offer(os.path.join(tools, "uv"), os.path.join(directory, TOOLS))
     finally:
         for path in (made, old, tools):
             shutil.rmtree(path, ignore_errors=True)
@@ -107,6 +110,12 @@ def _uv(tools: str, wheelhouse: str, installer: Mapping[str, str]) -> str:
         shutil.copyfileobj(source, sink)
     os.chmod(path, 0o700)
     return path
+
+
+def _offer(uv: str, directory: str) -> None:
+    os.makedirs(directory, mode=0o755, exist_ok=True)
+    os.chmod(uv, 0o755)  # noqa: S103 (users run it)
+    os.replace(uv, os.path.join(directory, "uv"))
 
 
 def _install(uv: str, wheelhouse: str, version: Version, made: str, tools: str) -> None:
