@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import yaml
@@ -41,11 +42,17 @@ KEYRING, SSSD = "/etc/apt/keyrings/deepopsctl-packages.asc", "/etc/sssd/sssd.con
 NEW_PASSWORD = "another-reader-password"
 
 
+class DirectoryCluster(MonitoredCluster):
+    """Its users come from a directory service."""
+
+    components: ClassVar[tuple[str, ...]] = (*MonitoredCluster.components, "environment")
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MonitoredCluster]:
     """A controller and a node."""
     with fresh_cluster(f"{PREFIX}-services", tmp_path_factory, "--compute", "1", "--monitoring") as lab:
-        made = MonitoredCluster(**vars(lab))
+        made = DirectoryCluster(**vars(lab))
         edit(made.directory / "cluster.yml", "[slurm, monitoring]", "[slurm, monitoring, environment]")
         edit(made.directory / SETTINGS, "---\n", f"---\n{ON}")
         slapd.install(made, HOST, slapd.user("grace", 20010, KEY) + slapd.group("ldapusers", 20000))

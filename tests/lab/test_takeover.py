@@ -51,7 +51,7 @@ def test_a_slurm_that_deepopsctl_did_not_make_is_refused_before_anything_is_touc
 
     assert done.returncode == 1
     assert "a Slurm is there that deepopsctl did not make" in done.stderr
-    assert "deepopsctl takeover" in done.stderr
+    assert f"deepopsctl -C {made.lab.directory} takeover" in done.stderr
     for node in NODES:
         made.lab.root(node, "! test -e /var/lib/deepopsctl && grep -q '# made manually' /etc/slurm/slurm.conf")
 

@@ -279,7 +279,7 @@ def test_new_hardware_takes_the_place_of_the_standby_while_a_job_runs(cluster: L
     assert state_of(cluster, SECOND, runs) == "RUNNING"
     assert set(cluster.changed(deploy(cluster)).values()) == {0}
     refused = cluster.deepopsctl("node", "replace", FIRST, "--yes", ok=False)
-    assert (refused.returncode, "deepopsctl restore" in refused.stderr) == (3, True)
+    assert (refused.returncode, f"deepopsctl -C {cluster.directory} restore" in refused.stderr) == (3, True)
     cluster.root(FIRST, "scancel --user=root")
 
 
