@@ -105,6 +105,8 @@ def make_plan(
         command=COMMAND,
         limit=limit.text,
         check=True,
+        # what is deployed later is what was checked
+        by_class=not (options.get("every_node", True) or options.get("out")),
         timeout=options["timeout"],
         inventory=render_inventory(directory.cluster()),
         **fields,
