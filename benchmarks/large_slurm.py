@@ -20,6 +20,7 @@ from typing import Any
 
 from benchmarks.crowd import addresses
 from deepopsctl.cluster.spec import parse_spec
+from deepopsctl.lab.image import Recipe, ensure_image, own_mirror
 from tests.roles.cases import DEBIAN13, DGX, Case, defaults
 from tests.support.local_ansible import play
 from tests.support.paths import ROOT
@@ -73,10 +74,9 @@ def main() -> None:
     """Render, load, print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", default="1000,10000")
-    parser.add_argument("--image", default="", help="the lab's image of Debian 13; else the newest one there is")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    image = _with_slurm(options.image or _newest_image())
+    image = _with_slurm(ensure_image(Recipe.for_os("debian13", own_mirror()), print))
     costs = []
     for size in options.sizes.split(","):
         costs.append(_measured(int(size), image))
@@ -156,16 +156,6 @@ def _in_container(image: str, directory: Path) -> str:
     if done.returncode:
         raise SystemExit(done.stdout + done.stderr)
     return done.stdout
-
-
-def _newest_image() -> str:
-    listed = subprocess.run(
-        ["podman", "images", "--format", "{{.Repository}}:{{.Tag}}"], capture_output=True, text=True, check=True
-    )
-    images = [name for name in listed.stdout.split() if "deepopsctl-lab:debian13-" in name]
-    if not images:
-        raise SystemExit("no image of a lab with Debian 13: `deepopsctl lab up` makes one")
-    return images[0]
 
 
 def _with_slurm(image: str) -> str:

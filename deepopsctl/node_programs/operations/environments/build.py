@@ -6,7 +6,6 @@ files. What comes out belongs to root, and users cannot write it.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -16,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..._shared import command
+from ..._shared.wheels import sha256_of
 
 # written last: what has none is not whole
 RECORD = "environment.json"
@@ -101,9 +101,8 @@ def _uv(tools: str, wheelhouse: str, installer: Mapping[str, str]) -> str:
     ((file, sha256),) = installer.items()
     copy = os.path.join(tools, file)
     shutil.copyfile(os.path.join(wheelhouse, file), copy)
-    with open(copy, "rb") as stream:
-        if hashlib.sha256(stream.read()).hexdigest() != sha256:
-            raise BuildError(f"{wheelhouse}/{file} has another hash than the lock: remove it, and deploy again")
+    if sha256_of(copy) != sha256:
+        raise BuildError(f"{wheelhouse}/{file} has another hash than the lock: remove it, and deploy again")
     member = f"{'-'.join(file.split('-')[:2])}.data/scripts/uv"
     path = os.path.join(tools, "uv")
     with zipfile.ZipFile(copy) as archive, archive.open(member) as source, open(path, "wb") as sink:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 from collections.abc import Mapping
 
+from ..._shared.wheels import sha256_of
 from .build import BuildError
 
 
@@ -21,12 +21,3 @@ def store(wheelhouse: str, arrived: Mapping[str, str]) -> None:
         shutil.copyfile(path, part)
         os.chmod(part, 0o644)
         os.replace(part, os.path.join(wheelhouse, name))
-
-
-def sha256_of(path: str) -> str:
-    """A file's hash, whatever its size."""
-    digest = hashlib.sha256()
-    with open(path, "rb") as stream:
-        for chunk in iter(lambda: stream.read(1 << 20), b""):
-            digest.update(chunk)
-    return digest.hexdigest()

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import random
 import time
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from ..._shared import identities
 from ..._shared.checks import FAIL, PASS, Check
+from ..._shared.wheels import sha256_of
 from .checks import check
 
 WHEELS = "environment-wheels"
 # a wheelhouse may have hundreds of GB: those that do not fit into this time are compared the next time, in other order
 LIMIT_S = 60
-_PIECE = 1 << 20
 
 
 def verify_wheelhouse(host: str, directory: str, hashes: Mapping[str, str], limit_s: float = LIMIT_S) -> list[Check]:
@@ -59,19 +58,7 @@ def _torn(path: str) -> str:
 
 
 def _digest(path: str) -> str:
-    digest = hashlib.sha256()
     try:
-        for piece in _pieces(path):
-            digest.update(piece)
+        return sha256_of(path)
     except OSError as error:
         return str(error)
-    return digest.hexdigest()
-
-
-def _pieces(path: str) -> Iterator[bytes]:
-    with open(path, "rb") as stream:
-        while True:
-            piece = stream.read(_PIECE)
-            if not piece:
-                return
-            yield piece
