@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -67,7 +68,7 @@ class Costs:
     def __init__(self) -> None:
         self.rows: dict[str, tuple[float, float]] = {}
 
-    def of(self, name: str, action: Callable[[], Answer]) -> Answer:
+    def add(self, name: str, action: Callable[[], Answer]) -> Answer:
         """Do it, keep what it cost; the answer of the action."""
         answer: list[Answer] = []
         seconds, used = cost(lambda: answer.append(action()))
@@ -90,14 +91,14 @@ class Nodes:
     def __init__(self, size: int, system: str, directory: Path, costs: Costs) -> None:
         output_of(DEEPOPSCTL, "lab", "down", "--name", LAB)
         up = (DEEPOPSCTL, "lab", "up", "--name", LAB, "--compute", str(size), "--os", system, "--json")
-        lab = json.loads(costs.of("lab up", lambda: output_of(*up)))
+        lab = json.loads(costs.add("lab up", lambda: output_of(*up)))
         self.addresses = {node["name"]: node["address"] for node in lab["nodes"]}
         self.controller = next(node["name"] for node in lab["nodes"] if "controller" in node["roles"])
         self.directory = directory / f"cluster-{time.monotonic_ns()}"
         output_of(DEEPOPSCTL, "init", str(self.directory), "--from", lab["node_list"])
-        costs.of("ssh setup", lambda: self.run("ssh", "setup", "--password-file", lab["password_file"]))
+        costs.add("ssh setup", lambda: self.command("ssh", "setup", "--password-file", lab["password_file"]))
 
-    def run(self, *words: str) -> str:
+    def command(self, *words: str) -> str:
         """Run deepopsctl for this cluster; its output."""
         return output_of(DEEPOPSCTL, "-C", str(self.directory), *words)
 
@@ -169,18 +170,18 @@ def measure(size: int, system: str, directory: Path) -> Result:
     """One size: questions before a deploy, deploy, questions after it, and the two floors."""
     costs = Costs()
     nodes = Nodes(size, system, directory, costs)
-    costs.of("doctor of bare nodes", lambda: nodes.run("doctor"))
-    costs.of("plan of bare nodes", lambda: nodes.run("plan", "slurm"))
-    costs.of("first deploy", lambda: nodes.run("deploy", "slurm"))
+    costs.add("doctor of bare nodes", lambda: nodes.command("doctor"))
+    costs.add("plan of bare nodes", lambda: nodes.command("plan", "slurm"))
+    costs.add("first deploy", lambda: nodes.command("deploy", "slurm"))
     for name, words in QUESTIONS.items():
-        costs.of(name, lambda words=words: nodes.run(*words))  # type: ignore[misc]
-    costs.of("floor: one Python on each node, parallel ssh", lambda: one_python_each(nodes.directory))
+        costs.add(name, partial(nodes.command, *words))
+    costs.add("floor: one Python on each node, parallel ssh", lambda: one_python_each(nodes.directory))
     save_written_files(nodes, directory)
     again = Nodes(size, system, directory, Costs())
     if again.addresses != nodes.addresses:
         sys.exit("the nodes got other addresses the second time: other labs came or went; run the benchmark alone")
     copy_files(again, directory)
-    costs.of("floor: the same deploy by parallel ssh", lambda: parallel_ssh_time(again))
+    costs.add("floor: the same deploy by parallel ssh", lambda: parallel_ssh_time(again))
     return Result(size, costs.rows)
 
 

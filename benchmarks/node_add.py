@@ -47,7 +47,7 @@ def add(nodes: Nodes, name: str, address: str, password: str) -> dict[str, dict[
 def measure(size: int, times: int, system: str, directory: Path) -> Result:
     """Deploy a cluster of this size, then add nodes to it."""
     nodes = Nodes(size, system, directory, Costs())
-    nodes.run("deploy", "slurm")
+    nodes.command("deploy", "slurm")
     # all of them first: a lab that grows checks every node it has
     addresses = lab_up(size + times, system)
     lab = json.loads(output_of(DEEPOPSCTL, "lab", "status", "--name", LAB, "--json"))["labs"][0]
