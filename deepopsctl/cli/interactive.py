@@ -31,6 +31,23 @@ _STEP = "cyan"
 R = TypeVar("R")
 
 
+def confirm_protected(question: str, cluster: Cluster, confirmed: str) -> None:
+    """Ask for the name of a protected cluster, unless --confirm gave it; others are not asked for."""
+    if not cluster.protected:
+        return
+    if not confirmed:
+        need_terminal(question, f"--confirm {cluster.name}")
+        confirmed = click.prompt(f"{question} it is protected; its name", err=True)
+    if confirmed != cluster.name:
+        raise click.UsageError(f"{confirmed!r} is not the name of this cluster, which is protected: nothing was done")
+
+
+def need_terminal(question: str, option: str) -> None:
+    """Refuse to ask where there is no terminal."""
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"{question} there is no terminal to ask on: give {option}")
+
+
 @dataclass(slots=True)
 class Console:
     """Shows and asks on stderr."""
@@ -51,23 +68,10 @@ class Console:
     def confirm(self, question: str, cluster: Cluster) -> None:
         """Ask, unless --yes said so already; a protected cluster's name is asked for in any case."""
         if cluster.protected:
-            self._confirm_name(question, cluster.name)
+            confirm_protected(question, cluster, self.confirmed)
         elif not self.yes:
-            self._need_terminal(question, "--yes")
+            need_terminal(question, "--yes")
             click.confirm(question, abort=True, err=True)
-
-    def _confirm_name(self, question: str, name: str) -> None:
-        answer = self.confirmed
-        if not answer:
-            self._need_terminal(question, f"--confirm {name}")
-            answer = click.prompt(f"{question} it is protected; its name", err=True)
-        if answer != name:
-            raise click.UsageError(f"{answer!r} is not the name of this cluster, which is protected: nothing was done")
-
-    @staticmethod
-    def _need_terminal(question: str, option: str) -> None:
-        if not sys.stdin.isatty():
-            raise click.UsageError(f"{question} there is no terminal to ask on: give {option}")
 
     def perform(self, request: RunRequest, hosts: tuple[str, ...]) -> RunOutcome:
         """Run with progress; failures are shown at once."""

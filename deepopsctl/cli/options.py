@@ -35,6 +35,21 @@ def together(*options: Decorator[Any]) -> Decorator[Any]:
     return decorate
 
 
+class RenamedOption(click.Option):
+    """An option whose `old` name, and its environment variable, work until the next release; nothing shows them."""
+
+    def __init__(self, *args: Any, old: str, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.old = old
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        """As click does it, with the old name as well."""
+        shown = self.opts
+        self.opts = [*shown, self.old]
+        super().add_to_parser(parser, ctx)
+        self.opts = shown
+
+
 def duration_option(default: str, text: str) -> Decorator[Any]:
     """--timeout; 0 is none, and --help shows any other default."""
     return click.option(
@@ -90,6 +105,7 @@ class ComponentsCommand(click.Command):
             formatter.write_text(f"COMPONENT is one of {', '.join(components())}.")
 
 
+check_option = click.option("--check", is_flag=True, help="Show what would change; change nothing.")
 components_argument = click.argument("components", nargs=-1, metavar="[COMPONENT]...", shell_complete=_components)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 sudo_option = click.option("-K", "--ask-become-pass", is_flag=True, help="Ask for the sudo password.")
@@ -119,6 +135,18 @@ limit_option = click.option(
     "--limit", metavar="NODESET", callback=names_nodes, shell_complete=complete_nodes,
     help="Only these nodes (gpu[01-04]) or groups.",
 )  # fmt: skip
+
+
+def seconds_between(least: int, most: int) -> Callable[[click.Context, click.Parameter, str], int]:
+    """The same for a duration that has bounds, in whole seconds."""
+
+    def read(ctx: click.Context, param: click.Parameter, text: str) -> int:
+        duration = int(seconds(ctx, param, text))
+        if not least <= duration <= most:
+            raise click.BadParameter(f"{text!r} is not from {least}s to {most}s", ctx, param)
+        return duration
+
+    return read
 
 
 def seconds(ctx: click.Context, param: click.Parameter, text: str) -> float:
@@ -175,7 +203,13 @@ def name_variables(command: click.Command, prefix: str) -> None:
             name_variables(child, f"{prefix}_{name}")
     for option in command.params:
         if isinstance(option, click.Option) and option.allow_from_autoenv:
-            option.envvar = f"{prefix}_{max(option.opts, key=len).lstrip('-')}".replace("-", "_").upper()
+            option.envvar = _variable(prefix, max(option.opts, key=len))
+            if isinstance(option, RenamedOption):
+                option.envvar = [option.envvar, _variable(prefix, option.old)]
+
+
+def _variable(prefix: str, name: str) -> str:
+    return f"{prefix}_{name.lstrip('-')}".replace("-", "_").upper()
 
 
 def _options() -> tuple[click.Option, ...]:

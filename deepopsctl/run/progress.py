@@ -17,6 +17,7 @@ from deepopsctl.run.events import (
     Status,
     TaskStarted,
 )
+from deepopsctl.text.amounts import amount
 from deepopsctl.text.node_sets import fold
 
 # how a task's line counts: changed nodes are ok as well
@@ -109,7 +110,7 @@ class Progress:
         texts = [f"{count} {word}" for count, word in parts]
         if parts:
             count, word = parts[0]
-            texts[0] = f"{count} node{'s' if count != 1 else ''} {word}"
+            texts[0] = f"{amount(count, 'node')} {word}"
         return ", ".join(texts)
 
 

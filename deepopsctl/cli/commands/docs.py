@@ -62,14 +62,12 @@ def schema(name: str) -> None:
 @click.option(
     "--output",
     type=click.Path(path_type=Path, file_okay=False),
-    default=Path("docs"),
-    show_default=True,
     metavar="DIR",
-    help="Where to; a relative path counts from the cluster directory.",
+    help="Where to.  [default: docs in the cluster directory]",
 )
 @json_option
 @click.pass_obj
-def users(settings: Settings, /, *, output: Path, as_json: bool) -> int:
+def users(settings: Settings, /, *, output: Path | None, as_json: bool) -> int:
     """Write the user guide of this cluster: user-guide.md and user-guide.html.
 
     Made from cluster.yml, people.yml, hardware.yml and the settings: names, partitions, limits, file systems, modules,
@@ -101,7 +99,7 @@ def users(settings: Settings, /, *, output: Path, as_json: bool) -> int:
         texts(values.get("environment_containers")),
         str(values.get("slurm_conf_contact") or ""),
     )
-    place = directory.path / output
+    place = output or directory.path / "docs"
     place.mkdir(parents=True, exist_ok=True)
     written = {place / MARKDOWN: markdown, place / HTML: render_html(cluster, markdown)}
     for path, text in written.items():

@@ -20,6 +20,7 @@ from rich.text import Text
 from deepopsctl.cli.output import discard
 from deepopsctl.run.events import Event, Status
 from deepopsctl.run.progress import Progress
+from deepopsctl.text.amounts import amount
 from deepopsctl.text.node_sets import fold
 from deepopsctl.text.printable import printable
 
@@ -117,8 +118,7 @@ class _View:
         hosts = max(len(progress.started), len(progress.done)) or self.total or 0
         line = Table.grid(padding=(0, 1))
         line.add_column(width=1)
-        tasks = f"{progress.tasks} task{'' if progress.tasks == 1 else 's'}"
-        text = Text(f"{len(progress.done)}/{hosts} nodes, {tasks} done", style="dim")
+        text = Text(f"{len(progress.done)}/{amount(hosts, 'node')}, {amount(progress.tasks, 'task')} done", style="dim")
         for status, word in ((Status.FAILED, "failed"), (Status.UNREACHABLE, "no answer")):
             if lost := progress.lost(status):
                 text.append(f"  {word}: ", style="red").append(fold(lost), style="bold red")

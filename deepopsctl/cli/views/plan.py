@@ -5,10 +5,12 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby, pairwise, takewhile
 from shutil import get_terminal_size
 
 import click
 
+from deepopsctl.cli.output import pasteable
 from deepopsctl.cli.views.run import failure_lines, left_out_lines
 from deepopsctl.run.events import Change
 from deepopsctl.run.outcome import counted
@@ -20,6 +22,8 @@ MAX_DIFF_LINES = 16
 # Without --diff: so many new files of one directory are shown as one line.
 MANY_NEW_FILES = 4
 _MARGIN = 15
+# characters before the first different one of a long line
+_CONTEXT = 20
 _SECTIONS = {
     "package": "packages",
     "hostname": "hostname",
@@ -72,7 +76,7 @@ def plan_lines(plan: Plan, *, whole: bool, record: str) -> Iterator[str]:
     for entry in plan.blocked:
         yield _styled("blocked: ", "red") + (f"{entry.host}: " if entry.host else "") + entry.message
         if entry.hint:
-            yield _styled("hint: ", "cyan") + entry.hint
+            yield _styled("hint: ", "cyan") + pasteable(entry.hint)
     for warning in plan.outcome.summary.warnings:
         if "this would be refused: " not in warning:
             yield _styled("warning: ", "yellow") + warning
@@ -158,11 +162,33 @@ def _new_by_directory(changes: Sequence[Change]) -> dict[str, list[Change]]:
 
 def _diff(lines: Sequence[str], layout: _Layout) -> Iterator[str]:
     shown = lines if layout.whole or len(lines) <= MAX_DIFF_LINES + 2 else lines[:MAX_DIFF_LINES]
-    for text in shown:
-        line = text if layout.whole or len(text) <= layout.width - 4 else f"{text[: layout.width - 7]}..."
+    partners = _partners(lines)
+    for number, text in enumerate(shown):
+        line = text if layout.whole else _cut(text, partners.get(number, ""), layout.width - 4)
         yield click.style(line, fg={"+": "green", "-": "red", "@": "cyan"}.get(line[:1]))
     if len(shown) < len(lines):
         yield f"... {_lines(lines[len(shown) :])} more (--diff shows them)"
+
+
+def _partners(lines: Sequence[str]) -> dict[int, str]:
+    """Of each changed line the one that it replaces, or is replaced by: the same place in the block next to it."""
+    blocks = [(sign, list(block)) for sign, block in groupby(range(len(lines)), lambda number: lines[number][:1])]
+    partners: dict[int, str] = {}
+    for (sign, removed), (next_sign, added) in pairwise(blocks):
+        if (sign, next_sign) == ("-", "+"):
+            for old, new in zip(removed, added, strict=False):
+                partners |= {old: lines[new], new: lines[old]}
+    return partners
+
+
+def _cut(line: str, partner: str, room: int) -> str:
+    """A line that fits: without the beginning that it shares with its partner, and without its end."""
+    if len(line) <= room:
+        return line
+    shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(line[1:], partner[1:], strict=False)))
+    begin = max(shared - _CONTEXT, 0)
+    text = f"{line[:1]}...{line[1 + begin :]}" if begin > len("...") else line
+    return text if len(text) <= room else f"{text[: room - 3]}..."
 
 
 def _keys(changes: Sequence[Change], group: Group, layout: _Layout) -> Iterator[str]:

@@ -12,11 +12,12 @@ from shlex import quote
 
 import click
 
-from deepopsctl.cli.output import info, table
+from deepopsctl.cli.output import note, pasteable, table
 from deepopsctl.run.events import Event, Output, Totals
 from deepopsctl.run.outcome import Failure, LeftOut, RunOutcome, Verdict, counted
 from deepopsctl.run.progress import Progress, title
 from deepopsctl.run.request import RunRequest
+from deepopsctl.text.amounts import amount
 from deepopsctl.text.node_sets import fold
 
 # More rows than this say less than a few
@@ -96,7 +97,7 @@ def failure_lines(failures: Iterable[Failure]) -> Iterator[str]:
         yield f"{word}: {names}" + (f": {title(component, task)}" if task else "")
         yield from (f"    {line}" for line in capped(message if len(members) > 1 else members[0].message).splitlines())
         if hint:
-            yield f"    {click.style('hint:', fg='cyan')} {hint}"
+            yield f"    {click.style('hint:', fg='cyan')} {pasteable(hint)}"
 
 
 def capped(text: str) -> str:
@@ -113,7 +114,7 @@ def left_out_lines(entries: Iterable[LeftOut]) -> Iterator[str]:
     for (what, message, hint), hosts in groups.items():
         yield f"{click.style('left out: ', fg='yellow')}{what} on {_short(fold(hosts))}: {message}"
         if hint:
-            yield f"    {click.style('hint:', fg='cyan')} {hint}"
+            yield f"    {click.style('hint:', fg='cyan')} {pasteable(hint)}"
 
 
 def first_line(request: RunRequest, hosts: tuple[str, ...] | None) -> str:
@@ -122,7 +123,7 @@ def first_line(request: RunRequest, hosts: tuple[str, ...] | None) -> str:
     how = " (check: nothing will be changed)" if _is_check(request) else ""
     if hosts is None:
         return f"{what} on the nodes of {request.limit}{how}"
-    return f"{what} on {len(hosts)} node{'s' if len(hosts) != 1 else ''}: {_short(fold(hosts))}{how}"
+    return f"{what} on {amount(len(hosts), 'node')}: {_short(fold(hosts))}{how}"
 
 
 def shown_path(path: Path) -> str:
@@ -145,7 +146,7 @@ def show_progress(total: int | None, verbosity: int = 0) -> Iterator[Watch]:
         with live_view(total, verbosity) as watch:
             yield watch
     else:
-        yield plain_lines(info)
+        yield plain_lines(note)
 
 
 def plain_lines(write: Callable[[str], None]) -> Watch:
@@ -180,7 +181,7 @@ def _changes(outcome: RunOutcome, request: RunRequest) -> str:
     changed = sum(1 for totals in outcome.summary.hosts.values() if totals.changed)
     verb = "would change" if request.check else "changed"
     what = counted(outcome.summary.changes)
-    nodes = f"{changed} of {len(outcome.summary.hosts)} nodes {verb}{f' ({what})' if what else ''}"
+    nodes = f"{changed} of {amount(len(outcome.summary.hosts), 'node')} {verb}{f' ({what})' if what else ''}"
     return (nodes if changed else "nothing would change" if request.check else "nothing changed") + (
         "; nothing was changed" if _is_check(request) and changed else ""
     )
@@ -202,4 +203,4 @@ def _short(text: str, width: int = 60) -> str:
 
 def _ansible_output(event: Event) -> None:
     if isinstance(event, Output):
-        info(event.text)
+        note(event.text)
