@@ -41,7 +41,9 @@ nodes:
   - {names: "gpu[01-16]", addresses: "192.0.2.[11-26]", roles: [compute], gpus: {type: h100, count: 8}}
 """
 # no file of a cluster directory: playbooks, roles, hardware.yml, Vagrant's sizes, a part of an entry, another tool's
-OTHER_YAML = re.compile(r"^- name: |^- \{names: .*boards:|^slurm_controller: \{memory_mb|^archives:|^plugin: ", re.MULTILINE)
+OTHER_YAML = re.compile(
+    r"^- name: |^- \{names: .*boards:|^slurm_controller: \{memory_mb|^archives:|^plugin: ", re.MULTILINE
+)
 CLUSTER_KEYS = {field.alias or name for name, field in ClusterFile.model_fields.items()}
 # files that a reader has, and that a command opens when it is parsed
 READERS_FILES = ("alice.pub",)
