@@ -112,7 +112,7 @@ def worked(facts: Facts, report: Report) -> NodeResult:
         hint = hint or f"{_ROOTS_FILE}, also on the node; `deploy` tries it again"
     adopted = report.last("adopted")
     if adopted:
-        parts.append(f"{amount(adopted, 'key')} of ~/.ssh moved to root's file")
+        parts.append(f"{amount(int(adopted), 'key')} of ~/.ssh moved to root's file")
     if report.last("python"):
         parts.append("no python3 there")
         hint = hint or hint_for("python3: not found")
