@@ -12,13 +12,15 @@ import os
 import shlex
 import stat
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import dropwhile, takewhile
 from pathlib import Path, PurePath
 from types import MappingProxyType
+
+import yaml
 
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.inventory import GROUPS
@@ -58,6 +60,8 @@ IMPATIENT_SSH: Mapping[str, str] = MappingProxyType({
 
 _JOINED = "together"
 _NAME = "Begin: "
+# of a play
+_PARTS = ("pre_tasks", "roles", "tasks", "post_tasks")
 # an empty group; summaries omit Ansible's warning about it
 EMPTY_GROUP = "deepops_nobody"
 
@@ -264,6 +268,18 @@ def join(playbooks: Sequence[Path], together: Sequence[Path], directory: Path) -
     _write(together, path)
     first = list(playbooks).index(together[0])
     return (*playbooks[:first], path, *playbooks[first + len(together) :])
+
+
+def parts_of_plays(playbooks: Iterable[Path]) -> Iterator[int]:
+    """How many roles and tasks each play lists; those that `join` adds, which only mark a beginning, are none."""
+    for path in playbooks:
+        root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+        for play in root.value if isinstance(root, yaml.SequenceNode) else ():
+            parts = {key.value.rpartition(".")[2]: value for key, value in play.value}
+            if "import_playbook" in parts:
+                yield from parts_of_plays([path.parent / parts["import_playbook"].value])
+            elif "name" not in parts or not str(parts["name"].value).startswith(_NAME):
+                yield sum(len(parts[name].value) for name in _PARTS if name in parts)
 
 
 class PlaybookTracker:

@@ -12,7 +12,6 @@ from deepopsctl.model.json_objects import LoginEntry, SshSetupObject
 from deepopsctl.run.hints import hint_for
 from deepopsctl.ssh.client import Answer, Failure
 from deepopsctl.ssh.remote_scripts import Report
-from deepopsctl.text.amounts import amount
 from deepopsctl.text.node_sets import fold_in_order
 
 
@@ -112,7 +111,7 @@ def worked(facts: Facts, report: Report) -> NodeResult:
         hint = hint or f"{_ROOTS_FILE}, also on the node; `deploy` tries it again"
     adopted = report.last("adopted")
     if adopted:
-        parts.append(f"{amount(adopted, 'key')} of ~/.ssh moved to root's file")
+        parts.append(f"{adopted} {'key' if adopted == '1' else 'keys'} of ~/.ssh moved to root's file")
     if report.last("python"):
         parts.append("no python3 there")
         hint = hint or hint_for("python3: not found")

@@ -49,6 +49,8 @@ def report_lines(outcome: RunOutcome, request: RunRequest) -> Iterator[str]:
         yield f"warning: and {more} more in summary.json"
     yield from left_out_lines(outcome.summary.left_out)
     yield from failure_lines(outcome.summary.failures)
+    if late := outcome.summary.late:
+        yield f"slowest node: {late.host}, {late.seconds:.0f} s longer than half of the nodes, most in {late.task}"
     if outcome.stopped:
         yield _undone(outcome)
     if not outcome.ok:
@@ -136,22 +138,22 @@ def shown_path(path: Path) -> str:
 
 
 @contextmanager
-def show_progress(total: int | None, verbosity: int = 0) -> Iterator[Watch]:
+def show_progress(total: int | None, verbosity: int = 0, *, check: bool = False) -> Iterator[Watch]:
     """What to hand to the runner as `on_event`. `total` nodes take part, or None where only Ansible knows."""
     if verbosity > 2:
         yield _ansible_output
     elif sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
         from deepopsctl.cli.views.live import live_view
 
-        with live_view(total, verbosity) as watch:
+        with live_view(total, verbosity, check=check) as watch:
             yield watch
     else:
-        yield plain_lines(note)
+        yield plain_lines(note, check=check)
 
 
-def plain_lines(write: Callable[[str], None]) -> Watch:
+def plain_lines(write: Callable[[str], None], *, check: bool = False) -> Watch:
     """One line for every task that has ended: `[   3.2s] slurm: Install packages: 3 nodes ok, 2 changed`."""
-    progress, started = Progress(), time.monotonic()
+    progress, started = Progress(check), time.monotonic()
 
     def watch(event: Event) -> None:
         for line in progress.add(event):
