@@ -26,7 +26,7 @@ _FEW = 10
 # a word with a digit or a dot in it: a line, an address, a node
 _VARYING = re.compile(r"[^\s:;,]*[0-9.][^\s:;,]*")
 # a command of ours that takes -C, as messages write it; and a page, which an installed package has elsewhere
-_COMMAND = re.compile(r"(`|next: )deepopsctl (?=[a-z])(?!init\b|lab\b|docs (?:show|schema)\b)")
+_COMMAND = re.compile(r"(`|next: |, then )deepopsctl (?=[a-z])(?!init\b|lab\b|docs (?:show|schema)\b)")
 _PAGE = re.compile(r"`?(?<![\w./-])docs/(?P<page>(?:[a-z0-9-]+/)*[a-z0-9-]+)\.md(?P<anchor>#[a-z0-9-]+)?`?")
 # of a column that wraps; and where it may do so
 _NARROWEST = 12
@@ -142,14 +142,21 @@ def color() -> bool | None:
 
 
 def table(
-    header: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = (), width: int | None = None
+    header: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    right: Iterable[int] = (),
+    width: int | None = None,
+    indent: int = 0,
 ) -> list[str]:
-    """Aligned columns; those in `right` hold numbers. In a terminal, the widest of the others wrap to its width."""
+    """Aligned columns; those in `right` hold numbers. In a terminal, the widest of the others wrap to its width.
+
+    `indent` is what the caller puts before each line.
+    """
     lines = [list(header), *(list(row) for row in rows)]
     numbers = frozenset(right)
     # 0 where the output goes into a pipe or a file: a row is a line there
     room = get_terminal_size((0, 0)).columns if width is None else width
-    widths = _widths(lines, numbers, room)
+    widths = _widths(lines, numbers, max(room - indent, 0))
     return [
         "  ".join(
             cell.rjust(size) if column in numbers else cell.ljust(size)

@@ -195,7 +195,7 @@ def user_ids(nodes: Nodes, declared: Declared) -> Iterator[Check]:
         elif len(nodes) < 2:
             yield skipped("user-ids", node.name, "there are not two nodes to compare with")
         else:
-            yield passed("user-ids", node.name, f"{len(node.users)} accounts agree")
+            yield passed("user-ids", node.name, f"{amount(len(node.users), 'account agrees', 'accounts agree')}")
 
 
 def _slurm_ids(nodes: Nodes, declared: Declared) -> dict[str, Check]:

@@ -34,6 +34,8 @@ _OTHER = (
     (Status.SKIPPED, "skipped"),
 )
 
+# roles and tasks of a run whose share says nothing
+_FEW = 3
 # Ansible's own first task of every role: shown only if it fails
 _ROUTINE = re.compile(r"(.* : )?Validating arguments against arg spec ")
 
@@ -76,8 +78,8 @@ class Progress:
 
     @property
     def share(self) -> float | None:
-        """The share of the run's roles and tasks that have been gone through; None before Ansible has begun."""
-        if not (whole := sum(self._plays)):
+        """The share of the run's roles and tasks that have been gone through; None where there are hardly any."""
+        if (whole := sum(self._plays)) < _FEW:
             return None
         now = self._plays[self._begun - 1] if 0 < self._begun <= len(self._plays) else 0
         return min((sum(self._plays[: max(self._begun - 1, 0)]) + min(max(len(self._parts) - 1, 0), now)) / whole, 1.0)

@@ -131,11 +131,12 @@ class _View:
         line.add_column(width=1)
         share = progress.share
         whole = f"{share:4.0%}  " if share is not None else ""
+        completed = share if share is not None else len(progress.done) / max(hosts, 1)
         text = Text(f"{whole}{len(progress.done)} of {amount(hosts, 'node')}", style="dim")
         if self._waits > _LATE_S and (late := progress.waiting):
             text.append("  waits for ", style="dim").append(f"{fold(late)} ({self._waits:.0f} s)", style="yellow")
         for status, word in ((Status.FAILED, "failed"), (Status.UNREACHABLE, "no answer")):
             if lost := progress.lost(status):
                 text.append(f"  {word}: ", style="red").append(fold(lost), style="bold red")
-        line.add_row("", ProgressBar(total=1.0, completed=share or 0.0, width=24), text)
+        line.add_row("", ProgressBar(total=1.0, completed=completed, width=24), text)
         return line

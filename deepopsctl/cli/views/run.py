@@ -12,11 +12,13 @@ from shlex import quote
 
 import click
 
-from deepopsctl.cli.output import note, pasteable, table
+from deepopsctl.cli.output import info, note, pasteable, table
+from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.run.events import Event, Output, Totals
 from deepopsctl.run.outcome import Failure, LeftOut, RunOutcome, Verdict, counted
 from deepopsctl.run.progress import Progress, title
 from deepopsctl.run.request import RunRequest
+from deepopsctl.run.workspace import Workspace
 from deepopsctl.text.amounts import amount
 from deepopsctl.text.node_sets import fold
 
@@ -126,6 +128,14 @@ def first_line(request: RunRequest, hosts: tuple[str, ...] | None) -> str:
     if hosts is None:
         return f"{what} on the nodes of {request.limit}{how}"
     return f"{what} on {amount(len(hosts), 'node')}: {_short(fold(hosts))}{how}"
+
+
+def show_next(directory: ClusterDir, *commands: str) -> None:
+    """What comes next on a cluster directory that was not deployed yet; later, people know."""
+    from deepopsctl.status.cluster import last_runs
+
+    if not last_runs(Workspace(directory.runs)).deploy:
+        info(f"next: {', then '.join(f'deepopsctl {command}' for command in commands)}")
 
 
 def shown_path(path: Path) -> str:
