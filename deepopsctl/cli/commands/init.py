@@ -52,8 +52,8 @@ _NODES = "NAMES[=ADDRESSES]"
     "--from",
     "source",
     metavar="FILE",
-    help="Node list: hostlist, hosts file, CSV, TSV, cluster.yml, Ansible inventory or slurm.conf (or the directory of "
-    "one); - for stdin.",
+    help="Node list: hostlist, hosts file, CSV, TSV, cluster.yml, Ansible inventory (INI, YAML, JSON), slurm.conf (or "
+    "the directory of one), nodes of OpenCHAMI or Warewulf; - for stdin.",
 )
 @click.option(
     "--group",

@@ -41,8 +41,10 @@ nodes:
   - {names: login1, addresses: 192.0.2.2, roles: [login]}
   - {names: "gpu[01-16]", addresses: "192.0.2.[11-26]", roles: [compute], gpus: {type: h100, count: 8}}
 """
-# no file of a cluster directory: playbooks, roles, hardware.yml, Vagrant's sizes, a part of an entry
-OTHER_YAML = re.compile(r"^- name: |^- \{names: .*boards:|^slurm_controller: \{memory_mb|^archives:", re.MULTILINE)
+# no file of a cluster directory: playbooks, roles, hardware.yml, Vagrant's sizes, a part of an entry, another tool's
+OTHER_YAML = re.compile(
+    r"^- name: |^- \{names: .*boards:|^slurm_controller: \{memory_mb|^archives:|^plugin: ", re.MULTILINE
+)
 CLUSTER_KEYS = {field.alias or name for name, field in ClusterFile.model_fields.items()}
 # files that a reader has, and that a command opens when it is parsed
 READERS_FILES = ("alice.pub",)
@@ -157,6 +159,8 @@ def test_an_init_on_a_page_makes_a_cluster_directory_that_inventory_accepts(
     example: Example, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "inventory").symlink_to(ROOT / "inventory")
+    for sample in (ROOT / "tests" / "data" / "node_sources").iterdir():
+        (tmp_path / sample.name).symlink_to(sample)
     monkeypatch.chdir(tmp_path)
     words = words_of(example.text)
     directory = words[1]
