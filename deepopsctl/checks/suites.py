@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-SUITES = ("smoke", "gpu", "storage", "environment", "monitoring")
+SMOKE = "smoke"
+SUITES = (SMOKE, "gpu", "storage", "environment", "monitoring")
 BURNIN = "burnin"
 HA = "ha"
 # the site's own
