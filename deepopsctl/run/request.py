@@ -28,7 +28,7 @@ from deepopsctl.cluster.settings import renamed_variables
 from deepopsctl.cluster.ssh_login import CONFINED, Login
 from deepopsctl.content import COLLECTION
 from deepopsctl.errors import ControlMachineError
-from deepopsctl.files import write_atomic
+from deepopsctl.files import user_cache, write_atomic
 from deepopsctl.run.workspace import DEFAULT_KEEP_RUNS
 from deepopsctl.text.answers import Fields
 
@@ -176,8 +176,9 @@ def write_inputs(request: RunRequest, variables: Mapping[str, object], content: 
         if not isinstance(mine, Path):
             write_atomic(private / f"vars-{index}.json", json.dumps(dict(mine)), mode=0o600)
     write_limit(request, private)
-    # An empty file: without it Ansible would read the user's and the system's.
-    write_atomic(private / "ansible.cfg", "[defaults]\n", mode=0o600)
+    # Without it Ansible would read the user's and the system's. By default it looks for results a thousand times a
+    # second, which is a good part of a processor where many nodes work.
+    write_atomic(private / "ansible.cfg", "[defaults]\ninternal_poll_interval = 0.005\n", mode=0o600)
     (private / "tmp").mkdir(mode=0o700)
 
 
@@ -210,6 +211,8 @@ def environment(
         "ANSIBLE_HOST_KEY_CHECKING": "True",
         "ANSIBLE_SSH_ARGS": ssh_arguments(directory.known_hosts, ssh),
         "ANSIBLE_SSH_CONTROL_PATH_DIR": str(control_dir(directory.path, inherited)),
+        # packed modules, for the next run (plugins/callback/warm_up.py)
+        "DEEPOPSCTL_MODULE_CACHE": str(user_cache(inherited, "modules")),
         # saves one round trip per node for interpreter discovery
         "ANSIBLE_PYTHON_INTERPRETER": "/usr/bin/python3",
         "ANSIBLE_INJECT_FACT_VARS": "False",
