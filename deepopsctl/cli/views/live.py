@@ -24,7 +24,7 @@ from deepopsctl.text.amounts import amount
 from deepopsctl.text.node_sets import fold
 from deepopsctl.text.printable import printable
 
-# after this time without an answer, the last nodes of a task are named
+# after this time without an answer, the last nodes of a task are shown
 _LATE_S = 2.0
 
 
