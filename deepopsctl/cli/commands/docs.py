@@ -42,7 +42,7 @@ def show_page(name: str) -> None:
     from deepopsctl.cli.output import show, table
     from deepopsctl.content import pages
     from deepopsctl.files import read_text
-    from deepopsctl.text.pages import find_page, section, title_of
+    from deepopsctl.text.pages import as_read, find_page, section, title_of
 
     known = pages()
     if not name:
@@ -50,7 +50,7 @@ def show_page(name: str) -> None:
             show(line)
         return
     page, anchor = find_page(name, known)
-    click.echo_via_pager(section(read_text(known[page]), anchor))
+    click.echo_via_pager(as_read(section(read_text(known[page]), anchor)))
 
 
 @docs.command()

@@ -109,7 +109,7 @@ def words_of(line: str) -> list[str]:
 LINES = [
     example
     for example in (*command_lines(), *template_lines())
-    if not re.search(r"\[-|\.\.\.|\$\(| COMMAND", example.text)
+    if not re.search(r"\[-|\[OPTIONS\]|\.\.\.|\$\(| COMMAND", example.text)
 ]
 INITS = [
     example for example in LINES if example.typed and re.search(r"\binit .*--(controller|from inventory)", example.text)

@@ -101,7 +101,8 @@ def test_a_check_speaks_of_what_would_change_and_not_of_doing() -> None:
 
 
 def test_the_share_of_a_run_grows_with_its_plays_and_their_roles() -> None:
-    progress, shares = Progress(), []
+    progress = Progress()
+    shares: list[float | None] = []
     progress.add(TaskStarted("slurm", "Compare", "Ask the node", 0.0))
     assert progress.share is None
     for event in (
@@ -121,7 +122,7 @@ def test_the_last_nodes_of_a_task_are_those_that_are_waited_for() -> None:
     for host in "abcd":
         progress.add(HostStarted(host, "Install"))
     progress.add(ended("a", Status.OK))
-    assert progress.waiting == ()
+    assert not progress.waiting
     progress.add(ended("b", Status.OK))
     progress.add(ended("d", Status.OK))
     assert progress.waiting == ("c",)
