@@ -21,6 +21,8 @@ from deepopsctl.errors import DeepOpsError, InputError, Problem
 from deepopsctl.model.json_objects import SCHEMA, Answer, Fault, Refusal
 from deepopsctl.text.printable import coloured, printable
 
+# characters of a message: one of 60,000 pushes everything else away
+_LONGEST = 4000
 # of many similar problems
 _FEW = 10
 # a word with a digit or a dot in it: a line, an address, a node
@@ -86,9 +88,15 @@ def _pattern(problem: Problem) -> tuple[str, ...]:
     return tuple(_VARYING.sub("#", text) for text in (problem.where, problem.message, problem.hint))
 
 
+def capped(text: str) -> str:
+    """A text as a person can read it: the end of a long one, which has the reason. JSON has all."""
+    more = len(text) - _LONGEST
+    return f"... ({more:,} characters before: --json)\n{text[-_LONGEST:]}" if more > 0 else text
+
+
 def show_problem(message: str, hint: str = "") -> None:
     """One `error:` line and its `hint:` line."""
-    info(click.style("error: ", fg="red", bold=True) + printable(message))
+    info(click.style("error: ", fg="red", bold=True) + printable(capped(message)))
     if hint:
         info(click.style("hint: ", fg="cyan") + printable(hint))
 

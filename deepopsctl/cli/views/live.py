@@ -24,7 +24,7 @@ from deepopsctl.text.amounts import amount
 from deepopsctl.text.node_sets import fold
 from deepopsctl.text.printable import printable
 
-# after this time without an answer, the last nodes of a task are named
+# after this time without an answer, the last nodes of a task are shown
 _LATE_S = 2.0
 
 
@@ -76,6 +76,12 @@ class _Terminal:
             discard(self._stream)
 
 
+def _duration(seconds: float, digits: int = 1) -> str:
+    """`3.2 s`, and from two minutes on `6 min 43 s`."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{seconds:.{digits}f} s" if minutes < 2 else f"{minutes} min {rest} s"
+
+
 @dataclass(slots=True)
 class _View:
     total: int | None
@@ -109,7 +115,7 @@ class _View:
             return None
         signs = "ok" if os.environ.get("TERM") == "linux" else "✓", "x" if os.environ.get("TERM") == "linux" else "✗"
         line = Text(f"{signs[0] if good else signs[1]} ", style="green" if good else "red")
-        return line.append(printable(component), style="bold").append(f"  {taken:.1f} s", style="dim")
+        return line.append(printable(component), style="bold").append(f"  {_duration(taken)}", style="dim")
 
     def __rich__(self) -> RenderableType:
         progress = self.progress
@@ -134,9 +140,15 @@ class _View:
         completed = share if share is not None else len(progress.done) / max(hosts, 1)
         text = Text(f"{whole}{len(progress.done)} of {amount(hosts, 'node')}", style="dim")
         if self._waits > _LATE_S and (late := progress.waiting):
-            text.append("  waits for ", style="dim").append(f"{fold(late)} ({self._waits:.0f} s)", style="yellow")
+            text.append("  waits for ", style="dim").append(
+                f"{fold(late)} ({_duration(self._waits, 0)})", style="yellow"
+            )
         for status, word in ((Status.FAILED, "failed"), (Status.UNREACHABLE, "no answer")):
             if lost := progress.lost(status):
                 text.append(f"  {word}: ", style="red").append(fold(lost), style="bold red")
-        line.add_row("", ProgressBar(total=1.0, completed=completed, width=24), text)
+        line.add_row(
+            "",
+            ProgressBar(total=1.0, completed=completed, width=24, complete_style="cyan", finished_style="green"),
+            text,
+        )
         return line

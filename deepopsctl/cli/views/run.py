@@ -12,7 +12,7 @@ from shlex import quote
 
 import click
 
-from deepopsctl.cli.output import info, note, pasteable, table
+from deepopsctl.cli.output import capped, info, note, pasteable, table
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.run.events import Event, Output, Totals
 from deepopsctl.run.outcome import Failure, LeftOut, RunOutcome, Verdict, counted
@@ -24,8 +24,6 @@ from deepopsctl.text.node_sets import fold
 
 # More rows than this say less than a few
 MAX_ROWS = 12
-# characters of a message: one of 60,000 pushes everything else away
-_LONGEST = 4000
 
 
 _WORDS = {
@@ -102,12 +100,6 @@ def failure_lines(failures: Iterable[Failure]) -> Iterator[str]:
         yield from (f"    {line}" for line in capped(message if len(members) > 1 else members[0].message).splitlines())
         if hint:
             yield f"    {click.style('hint:', fg='cyan')} {pasteable(hint)}"
-
-
-def capped(text: str) -> str:
-    """A text of a node as a person can read it: the end of a long one, which has the reason. JSON has all."""
-    more = len(text) - _LONGEST
-    return f"... ({more:,} characters before: --json)\n{text[-_LONGEST:]}" if more > 0 else text
 
 
 def left_out_lines(entries: Iterable[LeftOut]) -> Iterator[str]:

@@ -210,8 +210,8 @@ def dead_links(page: Path) -> list[str]:
 
 
 def section_of(text: str, anchor: str) -> str:
-    found = section(text, anchor)
-    return "" if found == text and slug(title_of(text)) != anchor else found
+    part = section(text, anchor)
+    return "" if part == text and slug(title_of(text)) != anchor else part
 
 
 def test_no_link_of_a_page_outside_the_site_is_dead(tmp_path: Path) -> None:

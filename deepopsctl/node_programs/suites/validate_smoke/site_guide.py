@@ -13,7 +13,7 @@ from .context import Context, Job, check, failed
 
 CHECK = "guide-own"
 _EXPECTED = "submitted and completed"
-# whoever validates need not be one of the people whose account it names
+# the user of a validation need not be in the account that it names
 _ACCOUNT = re.compile(r"^#SBATCH --account=.*\n", re.MULTILINE)
 _GPU_COMMAND = "nvidia-smi -L"
 
