@@ -21,12 +21,14 @@ from deepopsctl.errors import DeepOpsError, InputError, Problem
 from deepopsctl.model.json_objects import SCHEMA, Answer, Fault, Refusal
 from deepopsctl.text.printable import coloured, printable
 
+# characters of a message: one of 60,000 pushes everything else away
+_LONGEST = 4000
 # of many similar problems
 _FEW = 10
 # a word with a digit or a dot in it: a line, an address, a node
 _VARYING = re.compile(r"[^\s:;,]*[0-9.][^\s:;,]*")
 # a command of ours that takes -C, as messages write it; and a page, which an installed package has elsewhere
-_COMMAND = re.compile(r"(`|next: )deepopsctl (?=[a-z])(?!init\b|lab\b|docs (?:show|schema)\b)")
+_COMMAND = re.compile(r"(`|next: |, then )deepopsctl (?=[a-z])(?!init\b|lab\b|docs (?:show|schema)\b)")
 _PAGE = re.compile(r"`?(?<![\w./-])docs/(?P<page>(?:[a-z0-9-]+/)*[a-z0-9-]+)\.md(?P<anchor>#[a-z0-9-]+)?`?")
 # of a column that wraps; and where it may do so
 _NARROWEST = 12
@@ -86,9 +88,15 @@ def _pattern(problem: Problem) -> tuple[str, ...]:
     return tuple(_VARYING.sub("#", text) for text in (problem.where, problem.message, problem.hint))
 
 
+def capped(text: str) -> str:
+    """A text as a person can read it: the end of a long one, which has the reason. JSON has all."""
+    more = len(text) - _LONGEST
+    return f"... ({more:,} characters before: --json)\n{text[-_LONGEST:]}" if more > 0 else text
+
+
 def show_problem(message: str, hint: str = "") -> None:
     """One `error:` line and its `hint:` line."""
-    info(click.style("error: ", fg="red", bold=True) + printable(message))
+    info(click.style("error: ", fg="red", bold=True) + printable(capped(message)))
     if hint:
         info(click.style("hint: ", fg="cyan") + printable(hint))
 
@@ -142,14 +150,21 @@ def color() -> bool | None:
 
 
 def table(
-    header: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = (), width: int | None = None
+    header: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    right: Iterable[int] = (),
+    width: int | None = None,
+    indent: int = 0,
 ) -> list[str]:
-    """Aligned columns; those in `right` hold numbers. In a terminal, the widest of the others wrap to its width."""
+    """Aligned columns; those in `right` hold numbers. In a terminal, the widest of the others wrap to its width.
+
+    `indent` is what the caller puts before each line.
+    """
     lines = [list(header), *(list(row) for row in rows)]
     numbers = frozenset(right)
     # 0 where the output goes into a pipe or a file: a row is a line there
     room = get_terminal_size((0, 0)).columns if width is None else width
-    widths = _widths(lines, numbers, room)
+    widths = _widths(lines, numbers, max(room - indent, 0))
     return [
         "  ".join(
             cell.rjust(size) if column in numbers else cell.ljust(size)

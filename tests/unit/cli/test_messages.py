@@ -8,7 +8,7 @@ import pytest
 
 from deepopsctl.cli.main import run_command_line
 from deepopsctl.cli.options import DIRECTORY
-from deepopsctl.cli.output import pasteable, table
+from deepopsctl.cli.output import pasteable, show_problem, table
 from deepopsctl.content import pages
 from deepopsctl.errors import ExitCode, InputError
 from deepopsctl.text.pages import find_page, section, title_of
@@ -106,3 +106,12 @@ def test_a_wrong_option_is_an_error_in_the_form_of_all_others(capsys: pytest.Cap
         "error: no such option '--nonesuch'",
         "hint: usage: deepopsctl runs show [OPTIONS] [RUN]; --help lists the options",
     ]
+
+
+def test_a_text_of_another_program_is_cut_to_its_end_and_json_has_all(capsys: pytest.CaptureFixture[str]) -> None:
+    show_problem("x" * 60_000 + "the reason")
+
+    shown = capsys.readouterr().err
+    assert shown.startswith("error: ... (56,010 characters before: --json)\n")
+    assert shown.endswith("the reason\n")
+    assert len(shown) < 5000
