@@ -11,6 +11,7 @@ from deepopsctl.checks.check import Check
 from deepopsctl.doctor.check_builders import Declared, failed, passed, skipped, warned
 from deepopsctl.doctor.control_host import TARGET
 from deepopsctl.doctor.facts import NodeFacts
+from deepopsctl.text.amounts import amount
 from deepopsctl.text.node_sets import fold
 
 # as the smoke suite has them
@@ -107,7 +108,7 @@ def clocks(nodes: Nodes, _: Declared) -> Iterator[Check]:
             yield skipped("clock-offset", name, "the nodes agree, this machine does not")
         return
     if len(nodes) > 1:
-        yield passed("control-clock", TARGET, f"agrees with {len(nodes)} nodes")
+        yield passed("control-clock", TARGET, f"agrees with {amount(len(nodes), 'node')}")
     else:
         yield skipped("control-clock", TARGET, "there are not two nodes to compare with")
     for name, lead in leads.items():
@@ -202,7 +203,7 @@ def user_ids(nodes: Nodes, declared: Declared) -> Iterator[Check]:
         elif len(nodes) < 2:
             yield skipped("user-ids", node.name, "there are not two nodes to compare with")
         else:
-            yield passed("user-ids", node.name, f"{len(node.users)} accounts agree")
+            yield passed("user-ids", node.name, f"{amount(len(node.users), 'account agrees', 'accounts agree')}")
 
 
 def _slurm_ids(nodes: Nodes, declared: Declared) -> dict[str, Check]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
+from deepopsctl.text.amounts import amount
 from deepopsctl.text.problems import RefusedError
 
 # Checked before an expression is expanded, to limit memory.
@@ -39,8 +40,8 @@ def pair(names: str, addresses: str) -> tuple[tuple[str, str], ...]:
     left, right = expand(names), expand(addresses)
     if len(left) != len(right):
         raise RefusedError(
-            f"{shorten(names)} stands for {_count(left, 'name')} and {shorten(addresses)} for "
-            f"{_count(right, 'address', 'addresses')}",
+            f"{shorten(names)} stands for {amount(len(left), 'name')} and {shorten(addresses)} for "
+            f"{amount(len(right), 'address', 'addresses')}",
             "give exactly one address for each name",
         )
     return tuple(zip(left, right, strict=True))
@@ -278,7 +279,3 @@ def _as_in_slurm(first: str, last: str) -> str:
 def wider(first: str, last: str) -> str:
     """A range whose numbers get more digits, as two: Slurm's 08-100 is 08-99,100-100."""
     return f"{first}-{'9' * len(first)},1{'0' * len(first)}-{last}"
-
-
-def _count(items: Sequence[object], one: str, many: str = "") -> str:
-    return f"{len(items)} {one if len(items) == 1 else many or one + 's'}"

@@ -22,6 +22,7 @@ from deepopsctl.run.request import (
     control_dir,
     environment,
     join,
+    parts_of_plays,
     ssh_arguments,
     write_inputs,
 )
@@ -239,3 +240,11 @@ def test_the_events_of_each_are_told_apart(tmp_path: Path) -> None:
     assert result == ["nvidia", "slurm"]
     # a playbook of its own comes after them
     assert tracker.playbook_of(event("runner_on_ok", "Jobs", LAST)) == "jobs"
+
+
+def test_the_plays_of_a_run_are_those_that_ansible_goes_through(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.yml", tmp_path / "b.yml"
+    first.write_text("- {hosts: all, pre_tasks: [{meta: noop}], roles: [x, y]}\n- {hosts: all, vars: {a: !unsafe b}}\n")
+    second.write_text(f"- import_playbook: {first.name}\n- {{hosts: all, tasks: [{{meta: noop}}]}}\n")
+
+    assert list(parts_of_plays(join([first, second], [first, second], tmp_path))) == [3, 0, 3, 0, 1]
