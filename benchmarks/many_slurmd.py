@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.crowd import addresses
-from benchmarks.large_slurm import LEFT_OUT, in_container, rendered, without, with_slurm
+from benchmarks.large_slurm import LEFT_OUT, in_container, rendered, with_slurm, without
 from deepopsctl.content import content_dir
 from deepopsctl.lab.image import Recipe, ensure_image, own_mirror
 from deepopsctl.lifecycle.pace import Pace, batch_size
@@ -41,8 +41,9 @@ CommunicationParameters=NoInAddrAny
 SlurmdPidFile=/run/slurm/slurmd.pid
 """
 PROGRAM = """
-import json, os, re, subprocess, sys, time
-sys.path.insert(0, "/conf/program.zip")
+import json, os, re, subprocess, sys, time, zipfile
+zipfile.ZipFile("/conf/program.zip").extractall("/tmp/program")
+sys.path.insert(0, "/tmp/program")
 names = json.load(open("/conf/names.json"))
 batch = int(sys.argv[1])
 
@@ -193,9 +194,7 @@ def measured(size: int, image: str) -> Any:
     """All steps with so many nodes."""
     names = [f"cn{number:05}" for number in range(1, size + 1)]
     places = dict(zip(names, addresses(size), strict=True))
-    nodes = "".join(
-        f"  - {{names: {name}, addresses: {place}, roles: [compute]}}\n" for name, place in places.items()
-    )
+    nodes = "".join(f"  - {{names: {name}, addresses: {place}, roles: [compute]}}\n" for name, place in places.items())
     spec = (
         "schema: 1\ncluster: {name: many, user: admin}\nnodes:\n"
         f"  - {{names: ctl1, addresses: 127.0.0.1, roles: [controller]}}\n{nodes}"
