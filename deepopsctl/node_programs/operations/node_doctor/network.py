@@ -63,9 +63,7 @@ def names(expected: dict[str, str], seconds: float = 5) -> dict[str, Any]:
     listed = {name: addresses for name, addresses in in_hosts().items() if name in expected}
     resolved, silent = resolve_all([name for name in expected if name not in listed], seconds)
     answers = {**listed, **resolved}
-    otherwise = {
-        name: own for name, own in answers.items() if own and expected[name] and expected[name] not in own
-    }
+    otherwise = {name: own for name, own in answers.items() if own and expected[name] and expected[name] not in own}
     return {
         "asked": len(expected),
         "unresolved": [name for name, own in answers.items() if not own],
