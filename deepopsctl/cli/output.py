@@ -31,7 +31,7 @@ _VARYING = re.compile(r"[^\s:;,]*[0-9.][^\s:;,]*")
 _COMMAND = re.compile(r"(`|next: |, then )deepopsctl (?=[a-z])(?!init\b|lab\b|docs (?:show|schema)\b)")
 _PAGE = re.compile(r"`?(?<![\w./-])docs/(?P<page>(?:[a-z0-9-]+/)*[a-z0-9-]+)\.md(?P<anchor>#[a-z0-9-]+)?`?")
 # of a column that wraps; and where it may do so
-_NARROWEST = 12
+_NARROWEST, _LONGEST_WORD = 12, 32
 _PIECES = re.compile(r"[^\s,]*,?\s*")
 # what json.dumps lets pass, and a terminal obeys
 _CONTROL = re.compile("[\x7f-\x9f\ud800-\udfff\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -176,12 +176,18 @@ def table(
 
 
 def _widths(lines: Sequence[Sequence[str]], numbers: Collection[int], room: int) -> list[int]:
-    """Of each column what its cells need, or what the widest ones may have in this room."""
+    """Of each column what its cells need, or what the widest ones may have in this room: words stay whole."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    words = [
+        max(len(word.rstrip()) for cell in column for word in _PIECES.findall(cell))
+        for column in zip(*lines, strict=True)
+    ]
+    least = [min(max(_NARROWEST, longest), _LONGEST_WORD) for longest in words]
     while room and sum(widths) + 2 * (len(widths) - 1) > room:
-        widest = max((each for each in range(len(widths)) if each not in numbers), key=widths.__getitem__, default=None)
-        if widest is None or widths[widest] <= max(_NARROWEST, len(lines[0][widest])):
+        wraps = [each for each, width in enumerate(widths) if each not in numbers and width > least[each]]
+        if not wraps:
             break
+        widest = max(wraps, key=widths.__getitem__)
         widths[widest] -= 1
     return widths
 

@@ -97,7 +97,12 @@ def test_a_table_wraps_by_column_in_a_terminal_and_not_in_a_pipe() -> None:
         "cpu[01-20]      reason of many",
         "                words",
     ]
-    assert all(len(line) <= 34 for line in table(header, [("a" * 50, "b" * 50, "3")], (2,), 34))
+    # a name stays whole, so that it can be copied; a longer word does not
+    assert (
+        table(header, [("20261128-221629-deploy", "it has a reason", "3")], (2,), 30)[1].split()[0]
+        == "20261128-221629-deploy"
+    )
+    assert all(len(line) <= 72 for line in table(header, [("a" * 50, "b" * 50, "3")], (2,), 72))
 
 
 def test_a_wrong_option_is_an_error_in_the_form_of_all_others(capsys: pytest.CaptureFixture[str]) -> None:
