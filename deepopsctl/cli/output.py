@@ -33,6 +33,8 @@ _PAGE = re.compile(r"`?(?<![\w./-])docs/(?P<page>(?:[a-z0-9-]+/)*[a-z0-9-]+)\.md
 # of a column that wraps; and where it may do so
 _NARROWEST, _LONGEST_WORD = 12, 32
 _PIECES = re.compile(r"[^\s,]*,?\s*")
+# of a message; a command is one of them, in backticks or at the end
+_WORDS = re.compile(r"[^\s`]*`[^`]*`[^\s`]*|deepopsctl .*$|\S+")
 # what json.dumps lets pass, and a terminal obeys
 _CONTROL = re.compile("[\x7f-\x9f\ud800-\udfff\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
@@ -114,8 +116,27 @@ def pasteable(text: str) -> str:
 
 
 def info(text: str) -> None:
-    """Print a message for people, on stderr: its commands can be pasted."""
-    note(pasteable(text))
+    """Print a message for people, on stderr: its commands can be pasted, and a terminal breaks no word of it."""
+    note(filled(pasteable(text), get_terminal_size((0, 0)).columns if sys.stderr.isatty() else 0))
+
+
+def filled(text: str, width: int) -> str:
+    """A text whose lines fit; commands stay whole, for a terminal joins what it broke itself. 0 leaves it as it is."""
+    return "\n".join(_filled(line, width) if width else line for line in text.split("\n"))
+
+
+def _filled(line: str, width: int) -> str:
+    if len(click.unstyle(line)) <= width:
+        return line
+    indent = " " * (len(line) - len(line.lstrip()))
+    lines = [""]
+    for word in _WORDS.findall(line):
+        longer = f"{lines[-1]} {word}" if lines[-1] else f"{indent}{'    ' if len(lines) > 1 else ''}{word}"
+        if lines[-1] and len(click.unstyle(longer)) > width:
+            lines.append(f"{indent}    {word}")
+        else:
+            lines[-1] = longer
+    return "\n".join(lines)
 
 
 def note(text: str) -> None:
