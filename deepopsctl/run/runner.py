@@ -270,6 +270,8 @@ class _Run:
 
     def execute(self) -> RunOutcome:
         started = time.monotonic()
+        if self.request.directory.spec.is_file():
+            self.request = self.request.for_nodes(self.request.directory.cluster())
         request, run_dir = self.request, self.run_dir
         content = request.content or content_dir()
         run_dir.private.mkdir(mode=0o700)
