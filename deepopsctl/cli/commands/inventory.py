@@ -6,6 +6,7 @@ import click
 
 from deepopsctl.cli.main import Settings
 from deepopsctl.cli.options import json_option
+from deepopsctl.text.amounts import amount
 
 
 @click.command()
@@ -39,4 +40,4 @@ def inventory(settings: Settings, *, as_json: bool) -> None:
         show_warning(problem)
     if added:
         info(f"{directory.secrets.name}: added {', '.join(added)}")
-    info(f"inventory/hosts.yml {'updated' if written else 'is up to date'}: {len(cluster.nodes)} nodes")
+    info(f"inventory/hosts.yml {'updated' if written else 'is up to date'}: {amount(len(cluster.nodes), 'node')}")
