@@ -11,6 +11,7 @@ from deepopsctl.checks.catalogue.ha import HA
 from deepopsctl.checks.catalogue.monitoring import MONITORING, PER_NODE as MONITORING_PER_NODE
 from deepopsctl.checks.catalogue.smoke import SMOKE
 from deepopsctl.checks.catalogue.storage import STORAGE
+from deepopsctl.checks.catalogue.web import WEB
 from deepopsctl.checks.suites import EXPLICIT, LOCAL, SUITES
 
 # checks that any suite may make on a node
@@ -18,7 +19,7 @@ _ANY = {name: SMOKE[name] for name in ("reachable", "suite-ran")}
 _TABLES: dict[str, dict[str, Entry]] = {
     "smoke": SMOKE, "gpu": _ANY | GPU, "storage": _ANY | STORAGE, "environment": _ANY | ENVIRONMENT,
     "monitoring": _ANY | MONITORING, "burnin": _ANY | BURNIN, "ha": _ANY | HA,
-    "containers": _ANY | CONTAINERS, LOCAL: _ANY, DOCTORS_SUITE: DOCTOR,
+    "containers": _ANY | CONTAINERS, "web": _ANY | WEB, LOCAL: _ANY, DOCTORS_SUITE: DOCTOR,
 }  # fmt: skip
 
 # checks made on every node (or every compute node): the columns of the report's matrix
