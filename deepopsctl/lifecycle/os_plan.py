@@ -116,7 +116,7 @@ class OsPlan:
             yield tuple(names), self.facts[names[0]]
 
     def document(self) -> OsPlanParts:
-        """The JSON object of `--plan`."""
+        """The JSON object of `--check`."""
         jobs = self.slurm.jobs_on(self._compute)
         return {
             "nodes": {name: facts.document() for name, facts in self.facts.items()},

@@ -73,7 +73,7 @@ class NvidiaPlan:
         return tuple(name for name in self.todo if self.slurm.jobs_on([name]))
 
     def document(self) -> NvidiaPlanParts:
-        """The JSON object of `--plan`."""
+        """The JSON object of `--check`."""
         jobs = self.slurm.jobs_on(self.todo)
         return {
             "to": self.branch,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from deepopsctl.node_programs._shared import node_states
+from deepopsctl.text.amounts import amount
 from deepopsctl.text.answers import Fields, OversizedError, mappings
 from deepopsctl.text.node_sets import fold
 
@@ -174,4 +175,4 @@ def jobs_sentence(jobs: Sequence[SlurmJob], nodes: Iterable[str]) -> str:
     if not jobs:
         return ""
     busy = {name for job in jobs for name in job.nodes}
-    return f"{len(jobs)} job{'s' if len(jobs) != 1 else ''} on {fold(name for name in nodes if name in busy)}"
+    return f"{amount(len(jobs), 'job')} on {fold(name for name in nodes if name in busy)}"

@@ -9,6 +9,7 @@ from deepopsctl.errors import InputError
 from deepopsctl.text.values import suggest
 
 _HEADING = re.compile(r"(#{1,6}) +(.*?)(?: *\{[^}]*\})? *")
+_UNSEEN = re.compile(r'^<!-- .* -->\n|<a id="[^"]*"></a>', re.MULTILINE)
 _FENCE = re.compile(r" *(```|~~~)")
 
 
@@ -27,6 +28,11 @@ def find_page(word: str, names: Iterable[str]) -> tuple[str, str]:
 def title_of(text: str) -> str:
     """The title of a page."""
     return next((title for _, _, title in _headings(text.splitlines())), "")
+
+
+def as_read(text: str) -> str:
+    """A page without what only a browser or a script reads: comments on lines of their own, and anchors."""
+    return _UNSEEN.sub("", text)
 
 
 def section(text: str, anchor: str) -> str:

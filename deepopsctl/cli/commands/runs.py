@@ -52,7 +52,7 @@ def list_runs(settings: Settings, /, *, as_json: bool) -> None:
 @click.pass_obj
 def show_run(settings: Settings, /, run: str, *, as_json: bool) -> None:
     """Show one run: RUN is its id or the beginning of it.  [default: the last]"""
-    from deepopsctl.cli.output import emit_json, show
+    from deepopsctl.cli.output import emit_json, pasteable, show
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.run.history import past_run
     from deepopsctl.run.workspace import Workspace
@@ -62,7 +62,7 @@ def show_run(settings: Settings, /, run: str, *, as_json: bool) -> None:
         emit_json(past.details())
         return
     for line in _details(past):
-        show(line)
+        show(pasteable(line))
 
 
 def _details(run: PastRun) -> Iterator[str]:

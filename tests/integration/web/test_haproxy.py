@@ -103,7 +103,8 @@ class Site:
         """With the configuration of the role, but for the places of a node."""
         source = (ROOT / "roles/web/templates/haproxy.cfg.j2").read_text(encoding="utf-8")
         text = jinja2.Environment(autoescape=False, keep_trailing_newline=True).from_string(source).render(  # noqa: S701
-            ansible_managed="", web_port=self.port, web_api_port=self.api_port, web_tls_certificate="", web_connections=200,
+            ansible_managed="", web_port=self.port, web_api_port=self.api_port, web_tls_certificate="",
+            web_connections=200,
             **{"__web_config": str(self.directory)},  # noqa: PIE804 (a class renames such names)
         )  # fmt: skip
         for old, new in (

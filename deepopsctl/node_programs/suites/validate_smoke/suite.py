@@ -16,6 +16,7 @@ from . import (
     mpi,
     node_answers,
     oversized_jobs,
+    site_guide,
     state,
     user_guide_examples,
 )
@@ -34,6 +35,7 @@ STAGES = (
     (
         Trial(batch.verify_batch_jobs, ["batch-output", "job-array"]),
         Trial(user_guide_examples.verify_examples, ["guide-two-nodes", "guide-interactive", "guide-batch"]),
+        Trial(site_guide.verify_script, [site_guide.CHECK], lambda inputs: bool(inputs.guide_script)),
     ),
 )
 
