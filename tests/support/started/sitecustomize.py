@@ -1,4 +1,4 @@
-"""For a command that a test measures: a byte in a file for each process that Python starts, in the command and below it.
+"""Counts the processes that Python starts in a command that a test measures, and below it: a byte of a file for each.
 
 Python imports this at its start from a directory in PYTHONPATH (tests/support/budget.py). What ssh starts is not seen.
 """
