@@ -1,4 +1,4 @@
-"""Counts the processes that Python starts in a command that a test measures, and below it: a byte of a file for each.
+"""For a command that a test measures: one byte in a file for each process that Python starts, in it and below.
 
 Python imports this at its start from a directory in PYTHONPATH (tests/support/budget.py). What ssh starts is not seen.
 """
