@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from deepopsctl.report.gpu.plots import svg_image, tag, words
 
-_CHART = (330, 300)
-_LEFT, _RIGHT, _TOP, _BOTTOM = 44, 96, 34, 34
+_CHART = (350, 300)
+_LEFT, _RIGHT, _TOP, _BOTTOM = 44, 116, 34, 34
 _DASHES = ("", "7 3", "2 3", "9 3 2 3")
 _COLOURS = ("#0b6", "#06c", "#c50", "#808", "#a22", "#066", "#555", "#b08")
 _LINE = 12.0
