@@ -105,6 +105,10 @@ def validate(ctx: click.Context, /, suites: tuple[str, ...], *, as_json: bool, *
 
     `containers` starts containers in jobs, many at the same time; it is never part of `all` and must be named.
 
+    `hpc` measures each idle node and all together with HPL, STREAM and more of HPC Challenge; it must be named.
+
+    `training` trains a small model on each idle node and on all of them together; it must be named.
+
     `local` runs the executables of checks.d in the cluster directory, on nodes and in jobs; it must be named.
 
     `burnin` loads all idle nodes for --duration, behind all other jobs in the queue; it is never part of `all` and must
@@ -117,6 +121,7 @@ def validate(ctx: click.Context, /, suites: tuple[str, ...], *, as_json: bool, *
     from deepopsctl.cluster.selection import resolve_limit
     from deepopsctl.environment.user_guide import first_script
     from deepopsctl.validation.gpu import with_gpus
+    from deepopsctl.validation.rates import with_rates
     from deepopsctl.validation.result import COMMAND, LIBRARIES, LIBRARIES_STATE, examine, playbook_of, save
     from deepopsctl.validation.site_checks import LOCAL_CHECKS, read_checks
 
@@ -153,9 +158,10 @@ def validate(ctx: click.Context, /, suites: tuple[str, ...], *, as_json: bool, *
     outcome = run_watched(request, limit.hosts, verbosity=settings.verbosity)
     finish_burn_in(outcome, request, burnin)
     validation, warnings = with_gpus(examine(outcome, cluster, wanted, started), cluster, directory)
+    validation, more = with_rates(validation, directory)
     save(validation)
     _report(validation, options["junit"], options["html"])
-    for text in warnings:
+    for text in (*warnings, *more):
         info(f"note: {text}")
     if as_json:
         emit_json(validation.document())
