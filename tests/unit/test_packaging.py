@@ -164,3 +164,10 @@ def test_targets_that_the_makefile_documents_are_phony() -> None:
     phony = re.findall(r"^\.PHONY: (.*)", makefile, re.MULTILINE)[0].split()
 
     assert {line.split()[0] for line in shown.stdout.splitlines()} == set(phony)
+
+
+def test_the_collection_wants_the_ansible_that_the_package_wants() -> None:
+    runtime = yaml.safe_load((ROOT / "meta" / "runtime.yml").read_text(encoding="utf-8"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+    assert f"ansible-core{runtime['requires_ansible']}" in project["dependencies"]
