@@ -11,7 +11,7 @@ from typing import Any
 LONGEST = 180
 _LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<target>(?:\.\./)+[^)#\s]*)(?P<anchor>[^)]*)\)")
 _TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
-_HEADER = re.compile(r"<th[^>]*>(.*?)</th>", re.DOTALL)
+_HEADER = re.compile(r"<th(?: [^>]*)?>(.*?)</th>", re.DOTALL)
 _DIALOG = 'data-md-component="search" role="dialog"'
 _CELL = re.compile(r"<td[^>]*>(.*?)</td>", re.DOTALL)
 _ROW = re.compile(r"<tr>.*?</tr>", re.DOTALL)
@@ -47,7 +47,7 @@ def on_page_content(html: str, **_unused: Any) -> str:
 def _parts(table: str) -> str:
     """A table of what was tested as lists below the name of each part, that of suites folded; '' for other tables."""
     headers = _HEADER.findall(table)
-    if headers[:1] == ["Suite"]:
+    if headers[:2] == ["Suite", "Nodes"]:
         return f"<details><summary>All {table.count('<tr>') - 1} suites</summary>{_labelled(table)}</details>"
     if headers != ["Part", "Tested", "Not tested"]:
         return ""
