@@ -9,6 +9,7 @@ LAB ?= quickstart
 CLUSTER ?= lab-cluster
 SCENARIO ?= default
 OS ?= debian13
+IMAGE ?= localhost/deepopsctl
 # where codespell looks for words that are not used here
 WORDS := deepopsctl plugins roles playbooks group_vars inventory molecule scripts benchmarks docs README.md CONTRIBUTING.md SECURITY.md Makefile
 # their names have no ending by which linters would find them
@@ -18,7 +19,7 @@ SHELL_SCRIPTS = $$(grep -slE '^\#!.*(/|env )(ba)?sh$$' .ci/run scripts/*)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help lock lowest release tools tools-test tools-vm box vms vms-down vm-daemons-down venv quickstart quickstart-down test test-all molecule lint sanity types docs site unit mutation qemu test-vm test-vm-down bench bench-monitoring clean
+.PHONY: help lock lowest release tools tools-test tools-vm box vms vms-down vm-daemons-down venv quickstart quickstart-down test test-all molecule lint sanity types docs site unit dist image mutation qemu test-vm test-vm-down bench bench-monitoring clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -59,6 +60,14 @@ quickstart: ## From nothing to a validated Slurm cluster of containers on this m
 quickstart-down: ## Remove the lab and cluster directory of quickstart (LAB, CLUSTER)
 	@$(BIN)/deepopsctl lab down --name "$(LAB)"
 	@rm -rf "$(CLUSTER)"
+
+dist: venv ## Wheel and collection of this checkout, in dist/
+	@rm -rf dist
+	@$(BIN)/python -m build --wheel --no-isolation --outdir dist . >/dev/null
+	@$(BIN)/ansible-galaxy collection build --output-path dist
+
+image: dist ## The container image of deepopsctl (docs/operate/execution-environment.md): IMAGE, IMAGE_OPTIONS
+	@podman build --file containers/Containerfile --tag "$(IMAGE)" $(IMAGE_OPTIONS) .
 
 tools-vm: ## Install what virtual machines need (Vagrant, libvirt, QEMU) and see that libvirt runs
 	@scripts/install-tools-vm

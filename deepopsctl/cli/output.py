@@ -31,8 +31,10 @@ _VARYING = re.compile(r"[^\s:;,]*[0-9.][^\s:;,]*")
 _COMMAND = re.compile(r"(`|next: |, then )deepopsctl (?=[a-z])(?!init\b|lab\b|docs (?:show|schema)\b)")
 _PAGE = re.compile(r"`?(?<![\w./-])docs/(?P<page>(?:[a-z0-9-]+/)*[a-z0-9-]+)\.md(?P<anchor>#[a-z0-9-]+)?`?")
 # of a column that wraps; and where it may do so
-_NARROWEST = 12
+_NARROWEST, _LONGEST_WORD = 12, 32
 _PIECES = re.compile(r"[^\s,]*,?\s*")
+# of a message; a command is one of them, in backticks or at the end
+_WORDS = re.compile(r"[^\s`]*`[^`]*`[^\s`]*|deepopsctl .*$|\S+")
 # what json.dumps lets pass, and a terminal obeys
 _CONTROL = re.compile("[\x7f-\x9f\ud800-\udfff\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
@@ -114,8 +116,27 @@ def pasteable(text: str) -> str:
 
 
 def info(text: str) -> None:
-    """Print a message for people, on stderr: its commands can be pasted."""
-    note(pasteable(text))
+    """Print a message for people, on stderr: its commands can be pasted, and a terminal breaks no word of it."""
+    note(filled(pasteable(text), get_terminal_size((0, 0)).columns if sys.stderr.isatty() else 0))
+
+
+def filled(text: str, width: int) -> str:
+    """A text whose lines fit; commands stay whole, for a terminal joins what it broke itself. 0 leaves it as it is."""
+    return "\n".join(_filled(line, width) if width else line for line in text.split("\n"))
+
+
+def _filled(line: str, width: int) -> str:
+    if len(click.unstyle(line)) <= width:
+        return line
+    indent = " " * (len(line) - len(line.lstrip()))
+    lines = [""]
+    for word in _WORDS.findall(line):
+        longer = f"{lines[-1]} {word}" if lines[-1] else f"{indent}{'    ' if len(lines) > 1 else ''}{word}"
+        if lines[-1] and len(click.unstyle(longer)) > width:
+            lines.append(f"{indent}    {word}")
+        else:
+            lines[-1] = longer
+    return "\n".join(lines)
 
 
 def note(text: str) -> None:
@@ -176,12 +197,18 @@ def table(
 
 
 def _widths(lines: Sequence[Sequence[str]], numbers: Collection[int], room: int) -> list[int]:
-    """Of each column what its cells need, or what the widest ones may have in this room."""
+    """Of each column what its cells need, or what the widest ones may have in this room: words stay whole."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    words = [
+        max(len(word.rstrip()) for cell in column for word in _PIECES.findall(cell))
+        for column in zip(*lines, strict=True)
+    ]
+    least = [min(max(_NARROWEST, longest), _LONGEST_WORD) for longest in words]
     while room and sum(widths) + 2 * (len(widths) - 1) > room:
-        widest = max((each for each in range(len(widths)) if each not in numbers), key=widths.__getitem__, default=None)
-        if widest is None or widths[widest] <= max(_NARROWEST, len(lines[0][widest])):
+        wraps = [each for each, width in enumerate(widths) if each not in numbers and width > least[each]]
+        if not wraps:
             break
+        widest = max(wraps, key=widths.__getitem__)
         widths[widest] -= 1
     return widths
 

@@ -43,11 +43,12 @@ LATE_S, FEWEST_COMPARED = 5.0, 3
 _KINDS = {
     "package": "packages", "file": "files", "key": "keys of slurm.conf", "unit": "services", "mount": "mounts",
     "database": "databases", "login": "databases", "account": "accounts", "user": "accounts", "qos": "accounts",
-    "association": "accounts",
+    "association": "accounts", "directory": "directories",
 }  # fmt: skip
 _ONE = {
     "packages": "package", "files": "file", "keys of slurm.conf": "key of slurm.conf", "services": "service",
-    "mounts": "mount", "databases": "database", "accounts": "account", "others": "other",
+    "mounts": "mount", "databases": "database", "accounts": "account", "directories": "directory",
+    "others": "other",
 }  # fmt: skip
 COUNTS = tuple(Counts.__annotations__)
 FAULT = tuple(TaskFailure.__annotations__)

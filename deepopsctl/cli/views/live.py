@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import IO, Any, TextIO, cast
 
 from rich.console import Console, Group, RenderableType
@@ -18,12 +19,15 @@ from rich.table import Table
 from rich.text import Text
 
 from deepopsctl.cli.output import discard
+from deepopsctl.run import claim
 from deepopsctl.run.events import Event, HostResult, Status
 from deepopsctl.run.progress import BLOCKED, Progress
 from deepopsctl.text.amounts import amount
 from deepopsctl.text.node_sets import fold
 from deepopsctl.text.printable import printable
 
+# playbooks that are no component: the lock that a deploy releases
+_UNSEEN = frozenset({PurePath(claim.PLAYBOOK).name})
 # after this time without an answer, the last nodes of a task are shown
 _LATE_S = 2.0
 
@@ -111,7 +115,7 @@ class _View:
         taken, failed = now - self._since, len(self.progress.failed)
         good = failed == self._failed
         self._component, self._since, self._failed = self.progress.component, now, failed
-        if not component:
+        if not component or component in _UNSEEN:
             return None
         signs = "ok" if os.environ.get("TERM") == "linux" else "✓", "x" if os.environ.get("TERM") == "linux" else "✗"
         line = Text(f"{signs[0] if good else signs[1]} ", style="green" if good else "red")

@@ -36,7 +36,8 @@ def verify_script(context: Context) -> list[Check]:
     files = batch.Files(shown.get("BatchHost", ""), shown.get("Partition", ""), [output])
     printed, error = batch.fetch(session, "fetch-own-guide", files)
     state = shown.get("JobState", "").lower()
-    if state != "completed":
+    # the epilog may still run
+    if state not in ("completed", "completing") or shown.get("ExitCode") != "0:0":
         why = one_line(printed or error) or "no output"
         return [failed(CHECK, target, f"{how}: {why}", state or "not known", _EXPECTED)]
     context.jobs.append(Job(answer.output, CHECK))
