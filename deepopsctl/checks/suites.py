@@ -7,4 +7,4 @@ BURNIN = "burnin"
 # the site's own
 LOCAL = "local"
 # load or interrupt the cluster, or do what the site wrote: only where they are listed, never part of `all`
-EXPLICIT = (BURNIN, "containers", "ha", "hpc", LOCAL, "training")
+EXPLICIT = (BURNIN, "containers", "ha", "hpc", LOCAL, "network", "training")
