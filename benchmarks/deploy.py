@@ -1,8 +1,9 @@
 """How long a deploy takes, against the time of a bare parallel-ssh script that makes the same changes.
 
-For each size, on fresh lab nodes each time: the first `deploy slurm`, the second, and then the floor, which
-installs the same packages, writes the very files that the deploy wrote (copied from its nodes) and starts the
-same daemons, with nothing in between but ssh. All in one run, so that the host is the same.
+For each size, on fresh lab nodes: `plan`, the first `deploy slurm`, and the questions that a deployed cluster is asked
+every day; then, on fresh nodes once more, the floor, which installs the same packages, writes the very files that the
+deploy wrote (copied from its nodes) and starts the same daemons, with nothing in between but ssh. All in one run, so
+that the host is the same.
 
     python -m benchmarks.deploy [--sizes 2,8] [--os debian13] [--json FILE]
 """
@@ -15,8 +16,11 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
+from benchmarks.questions import cost, one_python_each
 from benchmarks.sizes import DEEPOPSCTL, LAB, output_of, parser, print_table
 
 # what the roles write, as tar members; the floor writes the same bytes
@@ -55,42 +59,48 @@ COMPUTE = "install -d /var/lib/slurm/slurmd; systemctl restart slurmd"
 IDLE = "until [ $(sinfo -h -N -t idle | wc -l) = {count} ]; do sleep 0.1; done"
 
 
+Answer = TypeVar("Answer")
+
+
+class Costs:
+    """What was done, with its seconds and the CPU seconds of the processes that it started here (not on nodes)."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, tuple[float, float]] = {}
+
+    def add(self, name: str, action: Callable[[], Answer]) -> Answer:
+        """Do it, keep what it cost; the answer of the action."""
+        answer: list[Answer] = []
+        seconds, used = cost(lambda: answer.append(action()))
+        self.rows[name] = (round(seconds, 2), round(used, 2))
+        print(f"    {name:46} {seconds:7.1f} s   CPU {used:6.1f} s", flush=True)
+        return answer[0]
+
+
 @dataclass(frozen=True)
 class Result:
-    """Seconds for one size."""
+    """One size: by what was done, its seconds and the CPU seconds of the control machine."""
 
     compute_nodes: int
-    floor_s: float
-    first_s: float
-    first_over_floor: float
-    unchanged_s: float
-    full_s: float
-
-
-def timed(action: Callable[[], object]) -> float:
-    """Duration of an action in seconds."""
-    started = time.perf_counter()
-    action()
-    return round(time.perf_counter() - started, 2)
+    costs: dict[str, tuple[float, float]]
 
 
 class Nodes:
     """A fresh lab with a cluster directory, reachable by key."""
 
-    def __init__(self, size: int, system: str, directory: Path) -> None:
+    def __init__(self, size: int, system: str, directory: Path, costs: Costs) -> None:
         output_of(DEEPOPSCTL, "lab", "down", "--name", LAB)
-        lab = json.loads(
-            output_of(DEEPOPSCTL, "lab", "up", "--name", LAB, "--compute", str(size), "--os", system, "--json")
-        )
+        up = (DEEPOPSCTL, "lab", "up", "--name", LAB, "--compute", str(size), "--os", system, "--json")
+        lab = json.loads(costs.add("lab up", lambda: output_of(*up)))
         self.addresses = {node["name"]: node["address"] for node in lab["nodes"]}
         self.controller = next(node["name"] for node in lab["nodes"] if "controller" in node["roles"])
         self.directory = directory / f"cluster-{time.monotonic_ns()}"
         output_of(DEEPOPSCTL, "init", str(self.directory), "--from", lab["node_list"])
-        output_of(DEEPOPSCTL, "-C", str(self.directory), "ssh", "setup", "--password-file", lab["password_file"])
+        costs.add("ssh setup", lambda: self.command("ssh", "setup", "--password-file", lab["password_file"]))
 
-    def deploy(self, *options: str) -> None:
-        """The command that is measured."""
-        output_of(DEEPOPSCTL, "-C", str(self.directory), "deploy", "slurm", *options)
+    def command(self, *words: str) -> str:
+        """Run deepopsctl for this cluster; its output."""
+        return output_of(DEEPOPSCTL, "-C", str(self.directory), *words)
 
     def ssh(self, name: str, script: str) -> None:
         """Run a script as root on one node: one connection."""
@@ -144,34 +154,47 @@ def parallel_ssh_time(nodes: Nodes) -> None:
     nodes.ssh(nodes.controller, IDLE.format(count=len(compute)))
 
 
+# after the first deploy, in this order; "again": the first such command brought the program to the nodes
+QUESTIONS = {
+    "deploy, nothing to do (first)": ("deploy", "slurm"),
+    "deploy, nothing to do": ("deploy", "slurm"),
+    "status": ("status",),
+    "plan of unchanged nodes": ("plan", "slurm"),
+    "doctor": ("doctor",),
+    "deploy --full": ("deploy", "slurm", "--full"),
+    "validate smoke": ("validate", "smoke"),
+}
+
+
 def measure(size: int, system: str, directory: Path) -> Result:
-    """One size: deploy, deploy again, full check, floor."""
-    nodes = Nodes(size, system, directory)
-    first = timed(nodes.deploy)
-    unchanged = timed(nodes.deploy)
-    full = timed(lambda: nodes.deploy("--full"))
+    """One size: questions before a deploy, deploy, questions after it, and the two floors."""
+    costs = Costs()
+    nodes = Nodes(size, system, directory, costs)
+    costs.add("doctor of bare nodes", lambda: nodes.command("doctor"))
+    costs.add("plan of bare nodes", lambda: nodes.command("plan", "slurm"))
+    costs.add("first deploy", lambda: nodes.command("deploy", "slurm"))
+    for name, words in QUESTIONS.items():
+        costs.add(name, partial(nodes.command, *words))
+    costs.add("floor: one Python on each node, parallel ssh", lambda: one_python_each(nodes.directory))
     save_written_files(nodes, directory)
-    again = Nodes(size, system, directory)
+    again = Nodes(size, system, directory, Costs())
     if again.addresses != nodes.addresses:
         sys.exit("the nodes got other addresses the second time: other labs came or went; run the benchmark alone")
     copy_files(again, directory)
-    bare = timed(lambda: parallel_ssh_time(again))
-    return Result(size, bare, first, round(first / bare, 2), unchanged, full)
+    costs.add("floor: the same deploy by parallel ssh", lambda: parallel_ssh_time(again))
+    return Result(size, costs.rows)
 
 
 def line(result: Result) -> str:
-    """A size's line of the table."""
-    return (
-        f"{result.compute_nodes:13}   {result.floor_s:5.1f}   {result.first_s:12.1f}   "
-        f"{result.first_over_floor:9.2f}   {result.unchanged_s:9.1f}   {result.full_s:10.1f}"
-    )
+    """What the costs of a size come to."""
+    first, bare = result.costs["first deploy"][0], result.costs["floor: the same deploy by parallel ssh"][0]
+    return f"{result.compute_nodes} compute nodes: first deploy {first / bare:.2f} times its floor"
 
 
 def main() -> None:
     """Measure and print."""
     options = parser(__doc__, "2,8").parse_args()
-    head = "compute nodes   floor   first deploy   (x floor)   unchanged   full check"
-    print_table(options, head, lambda size, directory: measure(size, options.os, directory), line)
+    print_table(options, "", lambda size, directory: measure(size, options.os, directory), line)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.deploy import Nodes
+from benchmarks.deploy import Costs, Nodes
 from benchmarks.sizes import DEEPOPSCTL, LAB, output_of, parser, print_table
 
 
@@ -46,8 +46,8 @@ def add(nodes: Nodes, name: str, address: str, password: str) -> dict[str, dict[
 
 def measure(size: int, times: int, system: str, directory: Path) -> Result:
     """Deploy a cluster of this size, then add nodes to it."""
-    nodes = Nodes(size, system, directory)
-    nodes.deploy()
+    nodes = Nodes(size, system, directory, Costs())
+    nodes.command("deploy", "slurm")
     # all of them first: a lab that grows checks every node it has
     addresses = lab_up(size + times, system)
     lab = json.loads(output_of(DEEPOPSCTL, "lab", "status", "--name", LAB, "--json"))["labs"][0]

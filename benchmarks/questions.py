@@ -26,7 +26,7 @@ from deepopsctl.cluster.way import Way
 FLOOR = ["/usr/bin/python3", "-c", "pass"]
 
 
-def floor(directory: Path) -> None:
+def one_python_each(directory: Path) -> None:
     """One Python on each node, over connections of its own."""
     place = ClusterDir(directory.resolve())
     cluster = place.cluster()
@@ -64,7 +64,7 @@ def main() -> None:
     works: dict[str, Callable[[], object]] = {words: command(words) for words in options.commands.split(",")}
     for work in works.values():
         work()
-    works = {"floor": lambda: floor(options.directory), **works}
+    works = {"floor": lambda: one_python_each(options.directory), **works}
     costs: dict[str, list[tuple[float, float]]] = {name: [] for name in works}
     for _ in range(options.rounds):
         for name, work in works.items():

@@ -24,7 +24,7 @@ Result = TypeVar("Result", bound="DataclassInstance")
 
 def output_of(*argv: str, **options: str) -> str:
     """Run a command; its output, or the benchmark ends with it."""
-    done = subprocess.run(list(argv), capture_output=True, text=True, input=options.get("text"), timeout=900)
+    done = subprocess.run(list(argv), capture_output=True, text=True, input=options.get("text"), timeout=3000)
     if done.returncode:
         sys.exit(f"{' '.join(argv)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
     return done.stdout

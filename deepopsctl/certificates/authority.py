@@ -68,6 +68,11 @@ class Authority:
         """The authority's own certificate, PEM."""
         return _pem(self._certificate)
 
+    @property
+    def key(self) -> str:
+        """Its key, PEM: for a node that signs for one purpose itself."""
+        return _key_text(self._key)
+
     def identify(self, name: str, addresses: Sequence[str], day: date) -> Identity:
         """The certificate of a node: server certificate for its name and addresses, client certificate for its name."""
         period = validity.period_of(day)

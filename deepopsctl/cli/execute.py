@@ -59,13 +59,18 @@ def run_watched(request: RunRequest, hosts: tuple[str, ...] | None, *, verbosity
     """Say what will run on how many nodes, run it, and show it as it continues."""
     from deepopsctl.cli.variables import names_in
     from deepopsctl.run.runner import run_playbooks
+    from deepopsctl.run.setting_scope import without_component
 
     if request.deploys or request.command == "doctor":
-        names = [name for mine in request.user_vars for name in names_in(mine)]
-        for problem in misspelt_settings(request.directory, request.content or content_dir(), names):
+        names, content = (
+            [name for mine in request.user_vars for name in names_in(mine)],
+            request.content or content_dir(),
+        )
+        unused = without_component(request.directory, content, request.components)
+        for problem in (*misspelt_settings(request.directory, content, names), *unused):
             show_warning(problem)
         for problem in misspelt_values(request.directory.cluster()):
             show_warning(problem)
     info(first_line(request, hosts))
-    with show_progress(len(hosts) if hosts is not None else None, verbosity) as watch:
+    with show_progress(len(hosts) if hosts is not None else None, verbosity, check=request.check) as watch:
         return run_playbooks(request, watch)

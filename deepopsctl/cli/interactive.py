@@ -15,7 +15,7 @@ import click
 from deepopsctl.checks.check import totals
 from deepopsctl.cli.execute import run_request
 from deepopsctl.cli.main import Settings
-from deepopsctl.cli.output import emit_json, info, show_problem
+from deepopsctl.cli.output import emit_json, info, show_problem, table
 from deepopsctl.cli.passwords import Passwords, read_passwords, terminable
 from deepopsctl.cli.views.run import failure_lines, node_table, show_progress, shown_path
 from deepopsctl.cluster.directory import ClusterDir
@@ -29,6 +29,23 @@ from deepopsctl.ssh.results import SetupResult
 
 _STEP = "cyan"
 R = TypeVar("R")
+
+
+def confirm_protected(question: str, cluster: Cluster, confirmed: str) -> None:
+    """Ask for the name of a protected cluster, unless --confirm gave it; others are not asked for."""
+    if not cluster.protected:
+        return
+    if not confirmed:
+        need_terminal(question, f"--confirm {cluster.name}")
+        confirmed = click.prompt(f"{question} it is protected; its name", err=True)
+    if confirmed != cluster.name:
+        raise click.UsageError(f"{confirmed!r} is not the name of this cluster, which is protected: nothing was done")
+
+
+def need_terminal(question: str, option: str) -> None:
+    """Refuse to ask where there is no terminal."""
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"{question} there is no terminal to ask on: give {option}")
 
 
 @dataclass(slots=True)
@@ -51,29 +68,16 @@ class Console:
     def confirm(self, question: str, cluster: Cluster) -> None:
         """Ask, unless --yes said so already; a protected cluster's name is asked for in any case."""
         if cluster.protected:
-            self._confirm_name(question, cluster.name)
+            confirm_protected(question, cluster, self.confirmed)
         elif not self.yes:
-            self._need_terminal(question, "--yes")
+            need_terminal(question, "--yes")
             click.confirm(question, abort=True, err=True)
-
-    def _confirm_name(self, question: str, name: str) -> None:
-        answer = self.confirmed
-        if not answer:
-            self._need_terminal(question, f"--confirm {name}")
-            answer = click.prompt(f"{question} it is protected; its name", err=True)
-        if answer != name:
-            raise click.UsageError(f"{answer!r} is not the name of this cluster, which is protected: nothing was done")
-
-    @staticmethod
-    def _need_terminal(question: str, option: str) -> None:
-        if not sys.stdin.isatty():
-            raise click.UsageError(f"{question} there is no terminal to ask on: give {option}")
 
     def perform(self, request: RunRequest, hosts: tuple[str, ...]) -> RunOutcome:
         """Run with progress; failures are shown at once."""
         from deepopsctl.run.runner import run_playbooks
 
-        with show_progress(len(hosts), self.verbosity) as watch:
+        with show_progress(len(hosts), self.verbosity, check=request.check) as watch:
             outcome = run_playbooks(request, watch)
         for line in failure_lines(outcome.summary.failures):
             info(line)
@@ -81,7 +85,7 @@ class Console:
 
     def set_up_ssh(self, cluster: Cluster, nodes: tuple[Node, ...], accept: frozenset[str]) -> SetupResult:
         """`ssh setup` of these nodes, with its table."""
-        from deepopsctl.ssh.results import table_lines
+        from deepopsctl.ssh.results import HEADER, table_rows
         from deepopsctl.ssh.setup import SetupRequest, run_setup
 
         as_user = replace(cluster, access=replace(cluster.access, user=self.user or cluster.access.user))
@@ -92,7 +96,7 @@ class Console:
         if nodes:
             self.info(f"ssh: log in to {', '.join(node.name for node in nodes)}")
         result = run_setup(request, lambda _: None)
-        for line in table_lines(result)[1:]:
+        for line in table(HEADER, table_rows(result), indent=2)[1:]:
             info(f"  {line}")
         for warning in result.warnings:
             info(click.style("warning: ", fg="yellow") + warning)

@@ -210,11 +210,19 @@ def _interrupted(arguments: list[str]) -> int:
 
 
 def _refuse_usage(error: click.ClickException, arguments: list[str]) -> int:
-    if _wants_json(arguments):
-        from deepopsctl.cli.output import emit_json, refusal_object
+    """Show click's errors in the form of all others; a group without a command shows its help."""
+    from deepopsctl.cli.output import emit_json, refusal_object, show_problem
 
+    if _wants_json(arguments):
         emit_json(refusal_object([("", error.format_message(), "")]))
-    error.show()
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        error.show()
+        return error.exit_code
+    message = error.format_message().rstrip(".")
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    usage = " ".join(context.get_usage().split()[1:]) if context else ""
+    hint = f"usage: {usage}; --help lists the options" if usage else ""
+    show_problem(message[:1].lower() + message[1:] if message[1:2].islower() else message, hint)
     return error.exit_code
 
 

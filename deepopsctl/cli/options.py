@@ -8,6 +8,7 @@ from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
+from types import MethodType
 from typing import Any, TypeVar
 
 import click
@@ -33,6 +34,21 @@ def together(*options: Decorator[Any]) -> Decorator[Any]:
         return function
 
     return decorate
+
+
+class RenamedOption(click.Option):
+    """An option whose `old` name, and its environment variable, work until the next release; nothing shows them."""
+
+    def __init__(self, *args: Any, old: str, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.old = old
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        """As click does it, with the old name as well."""
+        shown = self.opts
+        self.opts = [*shown, self.old]
+        super().add_to_parser(parser, ctx)
+        self.opts = shown
 
 
 def duration_option(default: str, text: str) -> Decorator[Any]:
@@ -90,6 +106,7 @@ class ComponentsCommand(click.Command):
             formatter.write_text(f"COMPONENT is one of {', '.join(components())}.")
 
 
+check_option = click.option("--check", is_flag=True, help="Show what would change; change nothing.")
 components_argument = click.argument("components", nargs=-1, metavar="[COMPONENT]...", shell_complete=_components)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 sudo_option = click.option("-K", "--ask-become-pass", is_flag=True, help="Ask for the sudo password.")
@@ -119,6 +136,18 @@ limit_option = click.option(
     "--limit", metavar="NODESET", callback=names_nodes, shell_complete=complete_nodes,
     help="Only these nodes (gpu[01-04]) or groups.",
 )  # fmt: skip
+
+
+def seconds_between(least: int, most: int) -> Callable[[click.Context, click.Parameter, str], int]:
+    """The same for a duration that has bounds, in whole seconds."""
+
+    def read(ctx: click.Context, param: click.Parameter, text: str) -> int:
+        duration = int(seconds(ctx, param, text))
+        if not least <= duration <= most:
+            raise click.BadParameter(f"{text!r} is not from {least}s to {most}s", ctx, param)
+        return duration
+
+    return read
 
 
 def seconds(ctx: click.Context, param: click.Parameter, text: str) -> float:
@@ -156,11 +185,36 @@ console_options = together(yes_option, confirm_option, json_option)
 workflow_options = together(connection_options, console_options)
 
 
+# of --help, for a command with many options; those that are in none come first
+_SECTIONS = {
+    "Login": ("--ask-pass", "--ask-become-pass", "--user", "--password-file", "--identity"),
+    "Run": ("--timeout", "--forks", "--keep-runs", "--break-lock", "--replace-newer", "--hold-waiting"),
+    "Questions and output": ("--yes", "--confirm", "--json", "--junit", "--html", "--help"),
+}
+_MANY = 9
+
+
+def _format_options(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    records = [(param, record) for param in command.get_params(ctx) if (record := param.get_help_record(ctx))]
+    titles = {name: title for title, names in _SECTIONS.items() for name in names} if len(records) > _MANY else {}
+    for title in ("Options", *_SECTIONS):
+        rows = [row for param, row in records if titles.get(max(param.opts, key=len), "Options") == title]
+        if rows:
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+
 def accept_after_subcommand(command: click.Command) -> click.Command:
     """Let a command, and those below it, take -C and -v as well, unless it has such an option of its own."""
+    if not isinstance(command, click.Group):
+        command.format_options = MethodType(_format_options, command)  # type: ignore[method-assign]
     if isinstance(command, click.Group):
         for name, child in command.commands.items():
             command.commands[name] = accept_after_subcommand(child)
+    for parameter in command.params:
+        if isinstance(parameter.type, click.IntRange) and not parameter.metavar:
+            # its range stands at the end of its help
+            parameter.metavar = "NUMBER"
     own_options = {word for parameter in command.params for word in parameter.opts}
     for option in _options():
         if not own_options & set(option.opts):
@@ -175,7 +229,13 @@ def name_variables(command: click.Command, prefix: str) -> None:
             name_variables(child, f"{prefix}_{name}")
     for option in command.params:
         if isinstance(option, click.Option) and option.allow_from_autoenv:
-            option.envvar = f"{prefix}_{max(option.opts, key=len).lstrip('-')}".replace("-", "_").upper()
+            option.envvar = _variable(prefix, max(option.opts, key=len))
+            if isinstance(option, RenamedOption):
+                option.envvar = [option.envvar, _variable(prefix, option.old)]
+
+
+def _variable(prefix: str, name: str) -> str:
+    return f"{prefix}_{name.lstrip('-')}".replace("-", "_").upper()
 
 
 def _options() -> tuple[click.Option, ...]:

@@ -34,6 +34,7 @@ LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # Ansible's own words (ansible.module_utils.parsing.convert_bool)
 _TRUE = frozenset({"y", "yes", "on", "1", "true", "t"})
 _FALSE = frozenset({"n", "no", "off", "0", "false", "f"})
+_OFF = _FALSE | {"", "~", "null", "none"}
 _INT = re.compile(r"[+-]?[0-9]{1,18}")
 _FLOAT = re.compile(r"[+-]?[0-9]{1,18}(\.[0-9]{1,18})?")
 _LONGEST_NUMBER = 20
@@ -165,6 +166,14 @@ def misspelt_settings(directory: ClusterDir, content: Path, option_names: Iterab
             hint = f"settings of the role are in roles/{role}/README.md"
             problems.append(Problem(where, f"{name} is not a setting of deepopsctl", hint))
     return tuple(problems)
+
+
+def active_settings(directory: ClusterDir) -> Iterator[tuple[str, str]]:
+    """The name of each setting that is neither empty nor false, with its file and line; nothing of encrypted files."""
+    for where, root in _parsed_files(directory):
+        for key, value in root.value if isinstance(root, yaml.MappingNode) else ():
+            if value.value if isinstance(value, yaml.CollectionNode) else str(value.value).lower() not in _OFF:
+                yield str(key.value), f"{where}:{key.start_mark.line + 1}"
 
 
 def site_values(directory: ClusterDir) -> dict[str, object]:

@@ -375,6 +375,9 @@ def _plain(node: yaml.Node, depth: int) -> object:
 def _scalar(node: yaml.ScalarNode) -> object:
     type_name = str(node.tag).rpartition(":")[2]
     text = str(node.value)
+    if node.tag == "!unsafe":
+        # ansible-inventory marks what came from another system
+        return text
     if not str(node.tag).startswith("tag:yaml.org,2002:"):
         return Opaque()
     if type_name == "null":

@@ -27,6 +27,11 @@ _YAML_START = re.compile(r"---|%YAML|\{|- |[\"']?[A-Za-z_][A-Za-z0-9_ -]*[\"']?\
 
 _IN_GROUP = re.compile(r"\s+(hosts|children)\s*:")
 _GROUP_KEY = re.compile(r"\s+(hosts|children|vars)\s*:")
+# what `ansible-inventory --list` prints, and OpenCHAMI's SMD and its lists of nodes
+_JSON_INVENTORY = re.compile(r'"(_meta|hostvars)"\s*:|"hosts"\s*:\s*\[')
+_JSON_OPENCHAMI = re.compile(r'"(Components|ComponentID|xname|bmc_mac)"\s*:')
+_OPENCHAMI = re.compile(r"\s*(- )?\s*(xname|bmc_mac)\s*:")
+_WAREWULF = re.compile(r"(nodeprofiles|WW_INTERNAL)\s*:|\s+network devices\s*:")
 # top-level keys of a cluster.yml or a list of nodes
 _SPEC = re.compile(r"(schema|nodes|cluster)\s*:|- ")
 
@@ -40,7 +45,14 @@ class Form(Enum):
     HOSTLIST = auto()
     DEEPOPS_INI = auto()
     ANSIBLE_YAML = auto()
+    ANSIBLE_JSON = auto()
+    OPENCHAMI = auto()
+    WAREWULF = auto()
     SLURM_CONF = auto()
+
+
+# they have groups
+INVENTORIES = frozenset({Form.DEEPOPS_INI, Form.ANSIBLE_YAML, Form.ANSIBLE_JSON, Form.OPENCHAMI, Form.WAREWULF})
 
 
 def detect(text: str) -> Form:
@@ -51,12 +63,28 @@ def detect(text: str) -> Form:
         return Form.SLURM_CONF
     if any(_INI_SECTION.fullmatch(line) for line in lines):
         return Form.DEEPOPS_INI
+    if first.startswith(("{", "[")) and (form := _json_form(text)):
+        return form
     if _YAML_START.match(first):
-        return Form.ANSIBLE_YAML if _is_inventory(lines) else Form.YAML
+        return _yaml_form(lines)
     if is_header(first):
         return Form.TABLE
     words = first.split()
     return Form.HOSTS_FILE if len(words) > 1 and is_ip_address(words[0].partition("/")[0]) else Form.HOSTLIST
+
+
+def _json_form(text: str) -> Form | None:
+    """The format of JSON that another tool wrote, if any."""
+    if _JSON_INVENTORY.search(text):
+        return Form.ANSIBLE_JSON
+    return Form.OPENCHAMI if _JSON_OPENCHAMI.search(text) else None
+
+
+def _yaml_form(lines: list[str]) -> Form:
+    for form, key in ((Form.WAREWULF, _WAREWULF), (Form.OPENCHAMI, _OPENCHAMI)):
+        if any(key.match(line) for line in lines):
+            return form
+    return Form.ANSIBLE_YAML if _is_inventory(lines) else Form.YAML
 
 
 def _is_inventory(lines: list[str]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from deepopsctl.imports.detect import Form
+from deepopsctl.imports.detect import INVENTORIES, Form
 
 _CONF = "give the controller's /etc/slurm/slurm.conf, with gres.conf next to it, or what `scontrol write config` writes"
 _LIST = f"{_CONF}; or a hostlist: `sinfo -hN -o %N | sort -u`"
@@ -51,7 +51,7 @@ _SHOWN = re.compile(r"^Configuration data as of |\bTotalNodes=|\bCPUAlloc=", re.
 def recognise(text: str, form: Form) -> Other | None:
     """What a text of this form is, if it is not a node list."""
     is_conf = form is Form.SLURM_CONF and _SLURM_CONF.search(text) and not _SHOWN.search(text)
-    if is_conf or form in (Form.DEEPOPS_INI, Form.ANSIBLE_YAML):
+    if is_conf or form in INVENTORIES:
         return None
     lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     if lines and all(_GRES.match(line) for line in lines):

@@ -15,6 +15,7 @@ from deepopsctl.cluster.spec import draft_document
 from deepopsctl.imports.ansible_inventory import parse_ini, parse_yaml_inventory
 from deepopsctl.imports.deepops import draft_inventory
 from deepopsctl.imports.detect import Form, detect, is_ip_address
+from deepopsctl.imports.node_sources import parse_json_inventory, parse_openchami, parse_warewulf
 from deepopsctl.imports.other_files import recognise
 from deepopsctl.imports.plain_lists import addresses_by_name, draft_hostlist, draft_hosts_file, draft_table
 from deepopsctl.imports.slurm_conf import draft_slurm_conf
@@ -31,12 +32,15 @@ KEY = "settings"
 _VARIABLE = re.compile(r"[a-z][a-z0-9_]*")
 
 # Formats with groups, which may have site-specific names.
-INVENTORY_PARSERS = {Form.DEEPOPS_INI: parse_ini, Form.ANSIBLE_YAML: parse_yaml_inventory}
+INVENTORY_PARSERS = {
+    Form.DEEPOPS_INI: parse_ini, Form.ANSIBLE_YAML: parse_yaml_inventory, Form.ANSIBLE_JSON: parse_json_inventory,
+    Form.OPENCHAMI: parse_openchami, Form.WAREWULF: parse_warewulf,
+}  # fmt: skip
 
 # The file to read in a directory: DeepOps's `config`, a clone of DeepOps, /etc/slurm.
 _IN_DIRECTORY = (
     "inventory", "config/inventory", "slurm.conf", "hosts",
-    "inventory.yml", "inventory.yaml", "hosts.yml", "hosts.yaml",
+    "inventory.yml", "inventory.yaml", "hosts.yml", "hosts.yaml", "nodes.conf",
 )  # fmt: skip
 _NO_GROUPS: Mapping[str, Role] = MappingProxyType({})
 

@@ -20,6 +20,7 @@ from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.nodes.workflow import SLURM, Flow, Operator, Report, StoppedError, require_success
 from deepopsctl.run.outcome import RunOutcome
 from deepopsctl.run.request import RunRequest
+from deepopsctl.text.amounts import amount
 from deepopsctl.text.answers import items, mappings, members, number, texts
 from deepopsctl.text.node_sets import fold
 
@@ -128,7 +129,7 @@ class _Restore:
             for part, entry in fetched.items()
         ]
         jobs = fetched.get(STATE, {}).get("jobs")
-        queue = "" if jobs is None else f" with {jobs} jobs"
+        queue = "" if jobs is None else f" with {amount(number(jobs), 'job')}"
         running = fetched.get(STATE, {}).get("running")
         # slurmctld ends what it does not have as running
         living = {job for jobs_here in self.living.values() for job in jobs_here}
@@ -203,8 +204,11 @@ class _Restore:
             self.flow.report.warnings.append(
                 "if Prometheus' data was lost as well: `deepopsctl restore --only monitoring`"
             )
-        counts = f": {compared['running']} jobs run, {compared['pending']} wait" if compared else ""
-        self.flow.report.closing = f"{self.cluster.name} is restored{counts}"
+        closing = f"{self.cluster.name} is restored"
+        if compared:
+            runs = amount(number(compared.get("running")), "job runs", "jobs run")
+            closing += f": {runs}, {amount(number(compared.get('pending')), 'waits', 'wait')}"
+        self.flow.report.closing = closing
 
     def _run(self, nodes: tuple[Node, ...], *playbooks: str, **extra: object) -> RunOutcome:
         return self.flow.run_playbooks(self.cluster, playbooks, [node.name for node in nodes], **extra)

@@ -114,7 +114,7 @@ class Plan:
         return {package: str(repository["version"]) for package in sorted(names)}
 
     def document(self) -> SlurmPlanParts:
-        """The JSON object of `--plan`."""
+        """The JSON object of `--check`."""
         return {
             "from": self.installed,
             "to": self.wanted.release,
@@ -225,7 +225,7 @@ def _notes_of_plugins(plugins: Mapping[str, Mapping[str, Sequence[str]]]) -> Ite
     if plugins and not any(plugins.values()):
         yield (
             "what the new packages can do (PMIx, NVML, PAM, Lua) was not compared: dpkg-deb is not on this machine; "
-            "run `--plan` on Debian or Ubuntu first"
+            "run `--check` on Debian or Ubuntu first"
         )
 
 

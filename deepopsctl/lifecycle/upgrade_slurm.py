@@ -37,6 +37,7 @@ from deepopsctl.nodes.workflow import (
 from deepopsctl.run.outcome import RunOutcome
 from deepopsctl.run.request import RunRequest
 from deepopsctl.slurm.state import SlurmState
+from deepopsctl.text.amounts import amount
 from deepopsctl.text.answers import Fields, mapping, texts, words
 from deepopsctl.text.node_sets import fold
 from deepopsctl.text.yaml_editor import with_settings
@@ -175,12 +176,11 @@ class _Upgrade(NodePass):
 
     def _question(self, plan: Plan, *, resumed: bool) -> str:
         word = "continue with the upgrade" if resumed else "upgrade Slurm"
-        count = len(plan.todo)
         gap = "slurmctld stops until slurmdbd has converted its tables; " if plan.center else ""
         return (
-            f"{word} of {self.cluster.name} from {plan.installed} to {plan.version} on {count} "
-            f"node{'s' * (count != 1)} in {len(plan.batches)} batch{'es' * (len(plan.batches) != 1)}? "
-            f"{gap}{len(plan.jobs)} running jobs continue"
+            f"{word} of {self.cluster.name} from {plan.installed} to {plan.version} on "
+            f"{amount(len(plan.todo), 'node')} in {amount(len(plan.batches), 'batch', 'batches')}? "
+            f"{gap}{amount(len(plan.jobs), 'running job')} continue{'s' * (len(plan.jobs) == 1)}"
         )
 
     def _variables(self, plan: Plan) -> dict[str, object]:

@@ -249,15 +249,15 @@ class NvidiaPlanParts(TypedDict):
 
 
 class OsPlanObject(Answer, OsPlanParts):
-    """`upgrade os --plan`."""
+    """`upgrade os --check`."""
 
 
 class SlurmPlanObject(Answer, SlurmPlanParts):
-    """`upgrade slurm --plan`."""
+    """`upgrade slurm --check`."""
 
 
 class NvidiaPlanObject(Answer, NvidiaPlanParts):
-    """`upgrade nvidia --plan`."""
+    """`upgrade nvidia --check`."""
 
 
 class ComponentEntry(TypedDict):

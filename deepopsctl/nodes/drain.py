@@ -14,6 +14,7 @@ from deepopsctl.nodes.workflow import NODE_STATE, Flow, StoppedError, encode_rea
 from deepopsctl.run.outcome import Failure, RunOutcome, TaskResult
 from deepopsctl.run.request import RunRequest
 from deepopsctl.slurm.state import SlurmJob, SlurmState, state_in
+from deepopsctl.text.amounts import amount
 from deepopsctl.text.node_sets import fold
 
 GPU_CHECK = "operate/nodes/gpu-check"
@@ -202,7 +203,7 @@ class NodeDrain:
                 "let them run first, have their users change them (scontrol update jobid=NUMBER reqnodelist=...), or "
                 f"cancel them{instead if all(job.can_be_held for job in lost) else ''}",
             )
-        self.flow.operator.info(f"{len(jobs)} waiting job{'s' * (len(jobs) > 1)}: held until released (--hold-waiting)")
+        self.flow.operator.info(f"{amount(len(jobs), 'waiting job')}: held until released (--hold-waiting)")
 
     def drain(self) -> None:
         """Let no new job start; with --force, cancel running jobs."""
@@ -271,4 +272,4 @@ def _lines(jobs: Sequence[SlurmJob], names: Sequence[str], options: DrainOptions
         yield f"  and {len(jobs) - SHOWN_JOBS} more"
     whose = "it is" if len(jobs) == 1 else "they are"
     end = f"{whose} CANCELLED (--force)" if options.force else f"wait at most {options.timeout_s} s for their end"
-    yield f"{len(jobs)} job{'s' * (len(jobs) > 1)} on {fold(names)}: {end}"
+    yield f"{amount(len(jobs), 'job')} on {fold(names)}: {end}"

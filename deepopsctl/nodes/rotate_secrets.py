@@ -24,6 +24,7 @@ from deepopsctl.nodes.workflow import SLURM, Flow, Operator, Report, StoppedErro
 from deepopsctl.run.outcome import RunOutcome
 from deepopsctl.run.request import RunRequest
 from deepopsctl.slurm.state import SlurmState
+from deepopsctl.text.amounts import amount
 from deepopsctl.text.node_sets import fold
 
 KEY, NEXT, PASSWORD = "munge_key", "munge_key_next", "slurm_dbd_password"
@@ -207,8 +208,8 @@ class _Rotate:
             return f"change the {what} of {self.cluster.name}? {rest}"
         again = "finish changing" if self.resumed else "change"
         return (
-            f"{again} the munge key of {len(nodes)} nodes of {self.cluster.name}? slurmctld stops for some seconds; "
-            "running jobs continue, an `srun` that starts meanwhile fails"
+            f"{again} the munge key of {amount(len(nodes), 'node')} of {self.cluster.name}? "
+            "slurmctld stops for some seconds; running jobs continue, an `srun` that starts meanwhile fails"
         )
 
     def _refuse_to_lose_jobs(self, slurm: SlurmState) -> None:
@@ -308,7 +309,7 @@ class _Rotate:
                 f"{fold(left_out)} has the old munge key and is drained: `deepopsctl deploy slurm` once it answers, "
                 f"then `deepopsctl node resume {fold(left_out)}`"
             )
-        new = [f"munge key on {len(nodes)} nodes"] if with_key else []
+        new = [f"munge key on {amount(len(nodes), 'node')}"] if with_key else []
         new += [_NAMES[each] for each in Secret if each in self.rotation.secrets and each in _NAMES]
         self.flow.report.closing = (
             f"new {' and '.join(new)}; back up secrets.yml with the rest of the cluster directory"

@@ -10,6 +10,7 @@ from deepopsctl.model.json_objects import PlanObject
 from deepopsctl.run.events import Change
 from deepopsctl.run.outcome import RunOutcome, RunSummary, SameNodes, Verdict
 from deepopsctl.slurm.state import SlurmJob, SlurmState, jobs_sentence, state_in
+from deepopsctl.text.amounts import amount
 from deepopsctl.text.node_sets import fold
 
 COMMAND = "plan"
@@ -110,7 +111,7 @@ class Plan:
         """Summary in one line."""
         text = self._verdict()
         if self.unknown:
-            text += f"; {_count(len(self.unknown), 'node')} unknown: {fold(self.unknown)}"
+            text += f"; {amount(len(self.unknown), 'node')} unknown: {fold(self.unknown)}"
         return text
 
     def _verdict(self) -> str:
@@ -120,10 +121,10 @@ class Plan:
             return "blocked: " + "; ".join(entry.message.partition("\n")[0] for entry in self.blocked[:3])
         if not self.changes:
             return "nothing to do" if len(self.unknown) < len(self.outcome.summary.hosts) else "no node answered"
-        where = f" on {_count(len(self.hosts), 'node')}" if self.hosts else ""
-        parts = [f"{_count(len(self.changes), 'change')}{where}"]
+        where = f" on {amount(len(self.hosts), 'node')}" if self.hosts else ""
+        parts = [f"{amount(len(self.changes), 'change')}{where}"]
         if self.restarts:
-            parts.append(f"{_count(self.restarts, 'service')} restart{'s' if self.restarts == 1 else ''}")
+            parts.append(f"{amount(self.restarts, 'service')} restart{'s' if self.restarts == 1 else ''}")
         parts.append("no job is killed" if self.jobs_known else "jobs unknown: slurmctld does not answer")
         return "; ".join(parts)
 
@@ -221,7 +222,3 @@ def _blocked(summary: RunSummary) -> Iterable[Blocked]:
     for failure in summary.failures:
         if not failure.unreachable:
             yield Blocked(failure.host, failure.message, failure.hint)
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from pathlib import Path
 
+from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.renamed import RENAMED
+from deepopsctl.cluster.settings import active_settings, known_names
 from deepopsctl.content import components
+from deepopsctl.errors import Problem
 
 Blocks = Mapping[str, bytes]
 
@@ -19,6 +22,7 @@ _WORD = re.compile(rb"[A-Za-z_]\w*")
 _QUOTED = re.compile(rb"[\"']([A-Za-z_]\w*)[\"']")
 _KEY = re.compile(rb"([A-Za-z_]\w*)[ \t]*:(?:\s|$)")
 _ROLE = re.compile(rb"\b(?:role|name): +(?:deepopsctl\.cluster\.)?(\w+)")
+_COMPONENT = re.compile(rb"^component: (\w+)", re.MULTILINE)
 _PLAYBOOK = re.compile(rb"import_playbook: +([\w/-]+\.yml)")
 # what else a run asks in the same call: it changes no answer
 _NOT_FOLLOWED = frozenset({b"deepops_gate_run", b"__deepops_run", b"deepops_steps"})
@@ -63,13 +67,20 @@ class Scopes:
                 for word in set(_WORD.findall(block)) - {name.encode()}:
                     self._users[word].add(name.encode())
 
+    def users(self, name: str) -> frozenset[str]:
+        """The components whose playbooks and roles name a variable, or one that is made of it."""
+        return self._users_of(self._follow(RENAMED.get(name, name).encode()))
+
     def of(self, name: str) -> frozenset[str] | None:
         """The components that a variable can change; None where that is not known."""
         names = self._follow(RENAMED.get(name, name).encode())
-        using = frozenset(component for component, words in self._used.items() if names & words)
+        using = self._users_of(names)
         # Ansible's own reach all nodes
         is_known = using and not name.startswith("ansible_") and not names & self._looked_up
         return using if is_known else None
+
+    def _users_of(self, names: Set[bytes]) -> frozenset[str]:
+        return frozenset(component for component, words in self._used.items() if names & words)
 
     def _follow(self, name: bytes) -> set[bytes]:
         """The name, and those of all variables that are made of it."""
@@ -80,6 +91,29 @@ class Scopes:
             seen.add(each)
             waiting |= self._users[each] - seen - _NOT_FOLLOWED
         return seen
+
+
+def without_component(directory: ClusterDir, content: Path, named: Collection[str] = ()) -> Iterator[Problem]:
+    """Settings that only components use which this cluster does not deploy; `named` are deployed by name now."""
+    listed = directory.cluster().components
+    active = [] if listed is None else [*active_settings(directory)]
+    if not active or listed is None:
+        return
+    known, scopes = known_names(content), Scopes(content, ())
+    for name, where in active:
+        users = (_of_its_role(name, content) or scopes.users(name)) if name in known else frozenset()
+        if users and users.isdisjoint({*listed, *named}):
+            owner = next(component for component in components(content) if component in users)
+            what = f"{name} has no effect: it is a setting of {owner}, which `components:` of cluster.yml does not list"
+            yield Problem(where, what, f"add {owner} to `components:`, or remove the setting")
+
+
+def _of_its_role(name: str, content: Path) -> frozenset[str]:
+    """The component of the role that a setting bears the name of; empty where there is none."""
+    files = {path.parts[-3]: path for path in content.glob("roles/*/meta/steps.yml")}
+    role = max((each for each in files if f"{name}_".startswith(f"{each}_")), key=len, default="")
+    component = _COMPONENT.search(files[role].read_bytes()) if role else None
+    return frozenset({component[1].decode()}) if component else frozenset()
 
 
 def _words_of_component(content: Path, name: str) -> frozenset[bytes]:

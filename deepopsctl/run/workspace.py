@@ -14,6 +14,7 @@ from typing import BinaryIO
 
 from deepopsctl.errors import InputError
 from deepopsctl.files import write_atomic
+from deepopsctl.text.amounts import amount
 from deepopsctl.text.answers import mapping
 
 DEFAULT_KEEP_RUNS = 50
@@ -108,7 +109,7 @@ class Workspace:
         if matches:
             names = ", ".join(run.id for run in matches[:5])
             raise InputError.single(
-                "", f"{prefix} matches {len(matches)} runs: {names}", "use more characters of the id"
+                "", f"{prefix} matches {amount(len(matches), 'run')}: {names}", "use more characters of the id"
             )
         raise InputError.single("", f"there is no run {prefix}", "see `deepopsctl runs list`")
 

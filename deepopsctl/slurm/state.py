@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from deepopsctl.node_programs._shared import node_states
+from deepopsctl.text.amounts import amount
 from deepopsctl.text.answers import Fields, OversizedError, mappings
 from deepopsctl.text.node_sets import fold
 
@@ -132,6 +133,11 @@ class SlurmState:
         return tuple(job for job in self.jobs if job.is_on_nodes and not wanted.isdisjoint(job.nodes))
 
     @property
+    def busy(self) -> frozenset[str]:
+        """The nodes on which a job runs; to ask for each node alone would be a pass over all jobs each time."""
+        return frozenset(name for job in self.jobs if job.is_on_nodes for name in job.nodes)
+
+    @property
     def jobs_by_node(self) -> dict[str, tuple[SlurmJob, ...]]:
         """Running jobs by node."""
         by_node: dict[str, list[SlurmJob]] = {}
@@ -174,4 +180,4 @@ def jobs_sentence(jobs: Sequence[SlurmJob], nodes: Iterable[str]) -> str:
     if not jobs:
         return ""
     busy = {name for job in jobs for name in job.nodes}
-    return f"{len(jobs)} job{'s' if len(jobs) != 1 else ''} on {fold(name for name in nodes if name in busy)}"
+    return f"{amount(len(jobs), 'job')} on {fold(name for name in nodes if name in busy)}"

@@ -25,6 +25,7 @@ from deepopsctl.ssh.key_pair import KeyPair, ensure_key_pair, public_line
 from deepopsctl.ssh.passwords import AskPass
 from deepopsctl.ssh.results import NodeResult, OnNode, SetupResult, Status
 from deepopsctl.ssh.session import JumpSession, Password, Round, Session, Tools
+from deepopsctl.text.amounts import amount
 
 # the old host's entry in the controller's neighbour table outlives it by up to a minute
 _NOBODY = re.compile(r"timed out|no route to host|host is down", re.IGNORECASE)
@@ -195,7 +196,7 @@ def _interrupted(request: SetupRequest, done: dict[str, NodeResult]) -> Interrup
 
     ready = [node.name for node in request.nodes if node.name in done and done[node.name].ok]
     left = [node.name for node in request.nodes if node.name not in ready]
-    text = f"stopped: {len(ready)} of {len(request.nodes)} nodes are ready"
+    text = f"stopped: {len(ready)} of {amount(len(request.nodes), 'node')} are ready"
     return InterruptedRunError(
         text + (f", left: {fold(left)}" if left else ""), "run it again: it resumes where it stopped"
     )

@@ -22,6 +22,8 @@ LATE = timedelta(days=1)
 LATE_OF_MONITORING = timedelta(days=2)
 # of the message of a failed task (characters)
 MAX_FAILURE = 200
+# digest of a record of roles/monitoring_node and roles/prometheus whose exporters have no TLS yet
+IN_CLEAR = "in clear"
 # placeholder in a hint for the nodes that share it
 _NODES = "NODES"
 _RESUME = f"scontrol update nodename={_NODES} state=resume"
@@ -216,7 +218,12 @@ def _of_components(node: NodeStatus, deployed: Collection[str], changed: Collect
             yield Finding(
                 Severity.NOTE, here, f"{part.name} is not deployed here yet", f"`deepopsctl deploy {part.name}`"
             )
-    if behind := [part.name for part in node.components if part.deploy is Deploy.BEHIND]:
+    # what the exporters wait for is not a change of the desired state
+    clear = [part.name for part in node.components if part.deploy is Deploy.BEHIND and IN_CLEAR in part.digests]
+    for name in clear:
+        message = f"{name}: exporters without TLS until the monitoring host was deployed together with this node"
+        yield Finding(Severity.NOTE, here, message, f"`deepopsctl deploy {name}`")
+    if behind := [part.name for part in node.components if part.deploy is Deploy.BEHIND and part.name not in clear]:
         what = ", ".join(changed) or "the desired state"
         names = ", ".join(behind)
         yield Finding(

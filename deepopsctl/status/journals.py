@@ -28,19 +28,23 @@ FIELDS: Mapping[str, str] = {
 _CHUNK = 1 << 16
 
 
+# exit code of a host that has no collected journals
+NOTHING_COLLECTED = 66
 # As links in a directory: of --file, journalctl reads nothing if one file is damaged or a node has none.
 _READ = f"""
-cd {DIRECTORY} && links=$(mktemp -d) && trap 'rm -r "$links"' EXIT && ln -s -t "$links" {{files}} &&
+cd {DIRECTORY} 2>/dev/null || exit {NOTHING_COLLECTED}
+links=$(mktemp -d) && trap 'rm -r "$links"' EXIT && ln -s -t "$links" {{files}} &&
 journalctl --no-pager --quiet --directory="$links" "$@"
 """
 # In such a directory it does not notice new lines, so it gets the files that it can read; it reports the others.
-_FOLLOW = """
-for file in {files}; do
+_FOLLOW = f"""
+test -d {DIRECTORY} || exit {NOTHING_COLLECTED}
+for file in {{files}}; do
     test -f "$file" || continue
     if journalctl --quiet --file="$file" --lines=0 >/dev/null 2>&1; then set -- --file="$file" "$@"
     else echo "$file is damaged, ignoring file" >&2; fi
 done
-case "${{1-}}" in --file=*) exec journalctl --no-pager --quiet "$@" ;; esac
+case "${{{{1-}}}}" in --file=*) exec journalctl --no-pager --quiet "$@" ;; esac
 exit 1
 """
 

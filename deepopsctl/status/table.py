@@ -13,6 +13,7 @@ from deepopsctl.run.history import PastRun
 from deepopsctl.status.cluster import ClusterStatus, LastRuns
 from deepopsctl.status.findings import Finding, Severity
 from deepopsctl.status.nodes import Amount, Answer, NodeStatus
+from deepopsctl.text.amounts import amount
 from deepopsctl.text.node_sets import fold, shorten
 
 HEADER = ("nodes", "roles", "state", "jobs", "cpus", "memory GiB", "gpus", "deploy")
@@ -33,16 +34,16 @@ class Line:
 def head(status: ClusterStatus) -> str:
     """`hpc: 3 nodes, Slurm 24.11.5, 2 jobs run, 5 wait`."""
     slurm, count = status.slurm, len(status.nodes)
-    parts = [f"{count} node{'s' if count != 1 else ''}"]
+    parts = [amount(count, "node")]
     if slurm.controller_up:
         running = sum(job.is_on_nodes for job in slurm.jobs)
         if len(slurm.controllers) > 1:
             parts.append(f"{slurm.in_control or 'no controller'} in control")
         parts += [
             f"Slurm {slurm.versions.get('slurmctld', '?')}",
-            f"{running} job{_s(running)} run{'' if running != 1 else 's'}",
+            amount(running, "job runs", "jobs run"),
+            amount(len(slurm.pending), "waits", "wait"),
         ]
-        parts += [f"{len(slurm.pending)} wait{'' if len(slurm.pending) != 1 else 's'}"]
     elif slurm.installed:
         parts.append("slurmctld does not answer")
     else:
@@ -135,9 +136,9 @@ def summary_line(status: ClusterStatus) -> str:
     silent = sum(node.answer is Answer.NONE for node in status.nodes)
     parts = []
     if counts[Severity.PROBLEM]:
-        parts.append(f"{counts[Severity.PROBLEM]} problem{_s(counts[Severity.PROBLEM])}")
+        parts.append(amount(counts[Severity.PROBLEM], "problem"))
     if silent:
-        parts.append(f"{silent} of {len(status.nodes)} nodes did not answer")
+        parts.append(f"{silent} of {amount(len(status.nodes), 'node')} did not answer")
     return ", ".join(parts) or "no problems"
 
 
@@ -173,7 +174,3 @@ def _number(value: int, unit: int) -> str:
 def _controller_is_silent(status: ClusterStatus) -> bool:
     first = next((node for node in status.nodes if "controller" in node.roles), None)
     return first is not None and first.answer is not Answer.OK
-
-
-def _s(count: int) -> str:
-    return "" if count == 1 else "s"

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
+from deepopsctl.text.amounts import amount
 from deepopsctl.text.problems import RefusedError
 
 # Checked before an expression is expanded, to limit memory.
@@ -39,8 +40,8 @@ def pair(names: str, addresses: str) -> tuple[tuple[str, str], ...]:
     left, right = expand(names), expand(addresses)
     if len(left) != len(right):
         raise RefusedError(
-            f"{shorten(names)} stands for {_count(left, 'name')} and {shorten(addresses)} for "
-            f"{_count(right, 'address', 'addresses')}",
+            f"{shorten(names)} stands for {amount(len(left), 'name')} and {shorten(addresses)} for "
+            f"{amount(len(right), 'address', 'addresses')}",
             "give exactly one address for each name",
         )
     return tuple(zip(left, right, strict=True))
@@ -151,7 +152,7 @@ class _Folded:
         tokens = _DIGITS.split(name)
         place = self.runs[-1].place(tokens) if self.runs else ""
         if place:
-            self.runs[-1].add(tokens)
+            self.runs[-1].add(tokens, place)
         else:
             self.runs.append(_Run(tokens))
         self.ranges += place != "next"
@@ -181,8 +182,7 @@ class _Run:
         same_padding = len(first) == len(number) or not (_is_padded(first) or _is_padded(number))
         return "next" if same_padding and int(number) == int(last) + 1 else "new"
 
-    def add(self, tokens: Sequence[str]) -> None:
-        place = self.place(tokens)
+    def add(self, tokens: Sequence[str], place: str) -> None:
         if not self.bounds:
             self.axis = self._axis_to(tokens)
             self.bounds = [[self.tokens[self.axis], self.tokens[self.axis]]]
@@ -279,7 +279,3 @@ def _as_in_slurm(first: str, last: str) -> str:
 def wider(first: str, last: str) -> str:
     """A range whose numbers get more digits, as two: Slurm's 08-100 is 08-99,100-100."""
     return f"{first}-{'9' * len(first)},1{'0' * len(first)}-{last}"
-
-
-def _count(items: Sequence[object], one: str, many: str = "") -> str:
-    return f"{len(items)} {one if len(items) == 1 else many or one + 's'}"

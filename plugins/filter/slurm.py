@@ -428,9 +428,14 @@ def slurm_failover_refusal(version: object) -> str:
     return failover.refusal(str(version))
 
 
+def slurm_plugstack_refusal(lines: Sequence[str]) -> str:
+    """Why the setting slurm_plugstack can't be a plugstack.conf; '' for one that can."""
+    return slurm_conf.plugstack_refusal(lines)
+
+
 class FilterModule:
     """Registers the filters."""
 
     def filters(self) -> dict[str, Any]:
         """Name -> function."""
-        return {**filters_of(globals()), "slurm_plugstack_refusal": slurm_conf.plugstack_refusal}
+        return filters_of(globals())

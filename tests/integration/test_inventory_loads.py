@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.support.paths import ROOT
 
@@ -60,6 +61,25 @@ def neutral_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def directory(tmp_path: Path) -> Path:
     node_options = ["--controller", "ctl1=192.0.2.1", "--compute", "gpu[01-02]=192.0.2.[11-12]", "--gpus", "h100:8"]
     return init(tmp_path, *node_options, "--user", "ubuntu", "--port", "2222", "--jump-host", "me@gate.example.com")
+
+
+@pytest.mark.parametrize("form", ["--list", "--yaml"])
+def test_an_inventory_of_a_plugin_comes_through_a_pipe(tmp_path: Path, form: str) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    hosts = {"ctl1": ("192.0.2.1", "slurm-controller"), "gpu01": ("192.0.2.11", "gpu-node")}
+    lines = (f"{name} ansible_host={address} role={role}" for name, (address, role) in hosts.items())
+    (source / "1.ini").write_text("\n".join(lines))
+    plugin = "plugin: ansible.builtin.constructed\nkeyed_groups: [{key: role, prefix: device_roles}]\n"
+    (source / "2.yml").write_text(plugin)
+    inventory = command("ansible-inventory", "-i", source, "--list", form)
+    groups = ["--group", "controller=device_roles_slurm_controller", "--group", "compute=device_roles_gpu_node"]
+    line = [str(BIN / "deepopsctl"), "init", "hpc", "--from", "-", "--json", *groups]
+    done = subprocess.run(line, input=inventory, capture_output=True, text=True, check=True)
+    nodes = yaml.safe_load((tmp_path / "hpc" / "cluster.yml").read_text())["nodes"]
+    assert {node["names"]: (node["addresses"], node["roles"]) for node in nodes} == {
+        "ctl1": ("192.0.2.1", ["controller"]), "gpu01": ("192.0.2.11", ["compute"]),
+    }, done.stderr  # fmt: skip
 
 
 def test_ansible_and_ssh_read_it_as_it_is_meant_even_with_a_space_in_the_path(directory: Path) -> None:

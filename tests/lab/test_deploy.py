@@ -67,6 +67,7 @@ def test_an_unchanged_cluster_is_left_alone(cluster: LabCluster) -> None:
 
 
 @pytest.mark.every_change
+@pytest.mark.release("debian13")
 @pytest.mark.parametrize("command", BUDGET["calls"])
 def test_what_was_asked_before_is_one_call_to_a_node(cluster: LabCluster, command: str) -> None:
     words = [command, "slurm"] if command in ("deploy", "plan") else [command]

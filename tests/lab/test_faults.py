@@ -85,7 +85,6 @@ def test_a_node_that_could_not_confine_jobs_is_left_out_by_name_and_the_others_s
     assert hardware.read_text(encoding="utf-8") == before
 
 
-@pytest.mark.every_change
 def test_a_connection_that_is_cut_in_the_middle_is_named_and_made_good_later(cluster: LabCluster) -> None:
     with running_job(cluster, "gpu01"):
         with in_the_middle_of_an_install(cluster, "gpu01") as deploy:
@@ -194,7 +193,6 @@ UNLOCK = "rm -f /run/hold /run/reached; systemctl stop lock-holder; rm -f /tmp/l
 FILL = "apt-get clean; mount -t tmpfs -o size=16k full /var/cache/apt/archives"
 
 
-@pytest.mark.every_change
 def test_deploy_waits_for_the_package_managers_lock_and_reports_its_holder_and_a_full_disk(
     cluster: LabCluster,
 ) -> None:

@@ -169,7 +169,7 @@ def test_an_upgrade_exchanges_it_after_the_job_and_declares_the_branch(declared:
 
     refused = cluster.deepopsctl(*words, "999", "--yes", ok=False)
     with running_job(cluster, "gpu01") as job:
-        plan = cluster.parsed(*words, "551", "--plan")
+        plan = cluster.parsed(*words, "551", "--check")
         assert "nvidia_driver_branch" not in settings.read_text(encoding="utf-8")
         with working(cluster, *words, "551", "--yes") as upgrade:
             wait_until(

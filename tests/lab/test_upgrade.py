@@ -75,10 +75,10 @@ def jobs(cluster: LabCluster) -> dict[str, int]:
 
 
 def test_a_plan_changes_nothing(cluster: LabCluster, jobs: dict[str, int]) -> None:
-    refused = cluster.deepopsctl("upgrade", "slurm", "--to", "26.05", "--plan", ok=False)
+    refused = cluster.deepopsctl("upgrade", "slurm", "--to", "26.05", "--check", ok=False)
     assert refused.returncode == 1
     assert "lack mpi_pmix: MPI programs start by PMIx" in refused.stdout + refused.stderr
-    plan = cluster.parsed("upgrade", "slurm", "--to", "26.05", "--plan", "--batch", "2", *WITHOUT)
+    plan = cluster.parsed("upgrade", "slurm", "--to", "26.05", "--check", "--batch", "2", *WITHOUT)
 
     assert (plan["from"], plan["to"], plan["version"], plan["refusals"]) == ("24.11", "26.05", "26.05.5", [])
     assert (plan["controllers"], plan["batches"]) == (["ctl1"], [["cn01", "cn02"], ["cn03", "cn04"]])

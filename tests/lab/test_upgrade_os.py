@@ -84,7 +84,7 @@ def upgraded(cluster: LabCluster, *words: str, code: int) -> dict[str, Any]:
 
 def test_a_plan_names_packages_reboots_and_jobs_and_changes_nothing(cluster: LabCluster) -> None:
     with running_job(cluster, "cn01") as job:
-        plan = cluster.parsed("upgrade", "os", "--plan")
+        plan = cluster.parsed("upgrade", "os", "--check")
 
     node = plan["nodes"]["cn02"]
     assert node["packages"] == {"small-kernel": ["1.0", "2.0"], "small-tool": ["1.0", "2.0"]}

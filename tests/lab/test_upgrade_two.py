@@ -53,7 +53,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
 
 
 def test_the_plan_has_slurmdbd_first_then_controllers_login_nodes_and_compute_nodes(cluster: LabCluster) -> None:
-    plan = cluster.parsed("upgrade", "slurm", "--to", "26.05", "--plan", *WITHOUT)
+    plan = cluster.parsed("upgrade", "slurm", "--to", "26.05", "--check", *WITHOUT)
 
     assert plan["controllers"] == [DATABASE, STANDBY, FIRST, SECOND]
     assert (plan["login"], plan["batches"]) == ([LOGIN], [[SERVER]])

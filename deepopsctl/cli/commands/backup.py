@@ -9,6 +9,7 @@ import click
 
 from deepopsctl.cli.main import Settings
 from deepopsctl.cli.options import connection_options, json_option
+from deepopsctl.text.amounts import amount
 
 if TYPE_CHECKING:
     from deepopsctl.lifecycle.backup import Answer
@@ -101,7 +102,7 @@ def _has(result: dict[str, Any]) -> str:
 
     rows = mapping(result.get("rows"))
     parts = [f"{sum(map(number, rows.values())):,} rows of accounting"] if rows else []
-    parts += [f"{result['jobs']} jobs in the queue"] if "jobs" in result else []
+    parts += [f"{amount(int(result['jobs']), 'job')} in the queue"] if "jobs" in result else []
     if "samples" in result:
         parts.append(f"{result['samples']:,} samples of Prometheus in {result['blocks']} blocks")
         parts += ["Grafana's database"] if result["grafana"] else []

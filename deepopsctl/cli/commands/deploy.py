@@ -11,6 +11,7 @@ import click
 from deepopsctl.cli.main import Settings
 from deepopsctl.cli.options import (
     ComponentsCommand,
+    check_option,
     components_argument,
     connection_options,
     duration_option,
@@ -18,7 +19,7 @@ from deepopsctl.cli.options import (
     json_option,
     limit_option,
 )
-from deepopsctl.cli.output import emit_json, info
+from deepopsctl.cli.output import emit_json, info, note
 
 if TYPE_CHECKING:
     from deepopsctl.run.plan import Plan
@@ -40,7 +41,7 @@ class DeployCommand(ComponentsCommand):
 @components_argument
 @limit_option
 @click.option("--ask", is_flag=True, help="Show the plan, and ask before anything is changed.")
-@click.option("--check", is_flag=True, help="Show what would change; change nothing.")
+@check_option
 @click.option("--diff", is_flag=True, help="Show file differences.")
 @click.option("--tags", metavar="TAGS", help="Only the components with these tags.")
 @click.option("-e", "--extra-vars", multiple=True, metavar="KEY=VALUE|@FILE", help="Set a variable, as in Ansible.")
@@ -100,7 +101,7 @@ def deploy(settings: Settings, /, components: tuple[str, ...], *, as_json: bool,
     if options["ask"] or stored:
         fields = {"content": content, "user_vars": user_vars}
         result, _ = make_plan(settings, directory, options, wanted, limit, login, **fields)
-        show_plan(result, info, whole=options["diff"])
+        show_plan(result, note, whole=options["diff"])
         if file and stored:
             require_same_changes(file, stored, result)
         if options["ask"] and not _agreed(result):

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deepopsctl.cli.main import Settings
-from deepopsctl.cli.options import connection_options, json_option
+from deepopsctl.cli.options import confirm_option, connection_options, json_option
+from deepopsctl.text.amounts import amount
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,6 +89,7 @@ def list_environments(settings: Settings, /, *, as_json: bool) -> int:
 
 @environments.command()
 @click.argument("modules", nargs=-1, required=True, metavar="NAME/VERSION...")
+@confirm_option
 @connection_options
 @json_option
 @click.pass_obj
@@ -97,17 +99,20 @@ def remove(settings: Settings, /, modules: tuple[str, ...], *, as_json: bool, **
     The default of a declared environment is not removed: lock a new version, or take it out of `environments`.
     """
     from deepopsctl.cli.execute import run_and_report, run_request
+    from deepopsctl.cli.interactive import confirm_protected
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.environment.environments import read_locks, removable, remove_locks
 
     directory = ClusterDir.open(settings.directory)
+    cluster = directory.cluster()
+    confirm_protected(f"delete {', '.join(modules)} from the nodes of {cluster.name}?", cluster, options["confirm"])
     chosen = removable(modules, _declared(directory), read_locks(directory.path))
     versions = [dict(zip(("name", "version"), each.split("/"), strict=True)) for each in chosen]
     request = run_request(
         settings, directory, options, (PLAYBOOK,), component="environments", command="environments-remove",
         extra_vars={"deepops_removed_environments": versions},
     )  # fmt: skip
-    hosts = tuple(node.name for node in directory.cluster().nodes)
+    hosts = tuple(node.name for node in cluster.nodes)
     code = run_and_report(request, hosts, verbosity=settings.verbosity, as_json=as_json)
     if code == 0:
         remove_locks(directory.path, chosen)
@@ -150,7 +155,7 @@ def lock_all(settings: Settings, directory: ClusterDir, chosen: Sequence[Environ
             continue
         core.save_lock(directory.path, new)
         made.append(new)
-        info(f"{new.module}: {len(new.wheels)} wheels, {core.size_of(new, cache) / 2**20:.0f} MiB")
+        info(f"{new.module}: {amount(len(new.wheels), 'wheel')}, {core.size_of(new, cache) / 2**20:.0f} MiB")
     return made
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deepopsctl.cli.options import json_option
+from deepopsctl.cli.options import confirm_option, json_option
+from deepopsctl.text.amounts import amount
 
 if TYPE_CHECKING:
     from deepopsctl.cluster.directory import ClusterDir
@@ -51,8 +52,8 @@ _NODES = "NAMES[=ADDRESSES]"
     "--from",
     "source",
     metavar="FILE",
-    help="Node list: hostlist, hosts file, CSV, TSV, cluster.yml, Ansible inventory or slurm.conf (or the directory of "
-    "one); - for stdin.",
+    help="Node list: hostlist, hosts file, CSV, TSV, cluster.yml, Ansible inventory (INI, YAML, JSON), slurm.conf (or "
+    "the directory of one), nodes of OpenCHAMI or Warewulf; - for stdin.",
 )
 @click.option(
     "--group",
@@ -81,6 +82,7 @@ _NODES = "NAMES[=ADDRESSES]"
     is_flag=True,
     help="Replace cluster.yml of an existing cluster; a backup is kept; secrets, settings, keys and runs stay.",
 )
+@confirm_option
 @json_option
 def init(target: Path, source: str | None, *, force: bool, as_json: bool, **options: Any) -> None:
     """Turn node lists into a cluster directory.
@@ -97,7 +99,10 @@ def init(target: Path, source: str | None, *, force: bool, as_json: bool, **opti
     from deepopsctl.cluster.create import check_target, create_cluster, replace_cluster
     from deepopsctl.imports.request import InitRequest, read_request
 
-    if not force:
+    confirmed = options.pop("confirm")
+    if force:
+        _confirm_replaced(target, confirmed)
+    else:
         check_target(target)
     stdin = sys.stdin.buffer if source == "-" else None
     path = Path(source) if source and source != "-" else None
@@ -111,6 +116,21 @@ def init(target: Path, source: str | None, *, force: bool, as_json: bool, **opti
     _report(made, result, as_json=as_json)
 
 
+def _confirm_replaced(target: Path, confirmed: str) -> None:
+    """Ask for the name of a protected cluster; one whose cluster.yml has errors does not say that it is."""
+    from contextlib import suppress
+
+    from deepopsctl.cli.interactive import confirm_protected
+    from deepopsctl.cluster.directory import ClusterDir
+    from deepopsctl.errors import DeepOpsError
+
+    cluster = None
+    with suppress(DeepOpsError):
+        cluster = ClusterDir.open(target).cluster()
+    if cluster:
+        confirm_protected(f"replace cluster.yml of {cluster.name}?", cluster, confirmed)
+
+
 def _ask_for_groups(source: Path) -> tuple[str, ...]:
     """Ask for the role of each inventory group whose name does not show it: ROLE=GROUP."""
     from deepopsctl.imports.request import unknown_groups
@@ -118,7 +138,7 @@ def _ask_for_groups(source: Path) -> tuple[str, ...]:
 
     groups = []
     for name, count in unknown_groups(source).items():
-        question = f"What are the {count} hosts of the group {name}?"
+        question = f"What is the role of the {amount(count, 'host')} of the group {name}?"
         role = click.prompt(question, type=click.Choice([*Role, "none"]), default="none", err=True)
         groups += [f"{role}={name}"] if role != "none" else []
     return tuple(groups)
@@ -148,5 +168,5 @@ def _report(made: ClusterDir, result: InitResult, *, as_json: bool) -> None:
         info(line)
     for problem in (*misspelt_values(result.cluster), *shared_login_home(result.cluster)):
         show_warning(problem)
-    info(f"cluster {result.cluster.name}: {len(result.cluster.nodes)} nodes in {made.path}")
+    info(f"cluster {result.cluster.name}: {amount(len(result.cluster.nodes), 'node')} in {made.path}")
     info(f"next: deepopsctl -C {quote(str(made.path))} ssh setup")

@@ -6,6 +6,7 @@ import click
 
 from deepopsctl.cli.main import Settings
 from deepopsctl.cli.options import json_option
+from deepopsctl.text.amounts import amount
 
 
 @click.command()
@@ -20,6 +21,7 @@ def inventory(settings: Settings, *, as_json: bool) -> None:
     from deepopsctl.cluster.spelling import misspelt_values, shared_login_home
     from deepopsctl.content import content_dir
     from deepopsctl.environment.shares import dominating
+    from deepopsctl.run.setting_scope import without_component
 
     directory = ClusterDir.open(settings.directory)
     cluster = directory.cluster()
@@ -33,8 +35,9 @@ def inventory(settings: Settings, *, as_json: bool) -> None:
     for line in group_lines(cluster):
         click.echo(line)
     of_cluster = (*misspelt_values(cluster), *dominating(cluster), *shared_login_home(cluster))
-    for problem in (*misspelt_settings(directory, content), *of_cluster):
+    of_settings = (*misspelt_settings(directory, content), *without_component(directory, content))
+    for problem in (*of_settings, *of_cluster):
         show_warning(problem)
     if added:
         info(f"{directory.secrets.name}: added {', '.join(added)}")
-    info(f"inventory/hosts.yml {'updated' if written else 'is up to date'}: {len(cluster.nodes)} nodes")
+    info(f"inventory/hosts.yml {'updated' if written else 'is up to date'}: {amount(len(cluster.nodes), 'node')}")

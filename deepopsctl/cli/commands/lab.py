@@ -19,6 +19,7 @@ from deepopsctl.cli.options import json_option
 from deepopsctl.cli.output import emit_json, info
 from deepopsctl.errors import ControlMachineError, DeepOpsError, InputError
 from deepopsctl.model.json_objects import SCHEMA
+from deepopsctl.text.amounts import amount
 
 if TYPE_CHECKING:
     from deepopsctl.lab.create import Lab
@@ -105,7 +106,7 @@ def down(*, name: str, every: bool, images: bool) -> None:
         except DeepOpsError as refusal:
             refusals.append(refusal)
         else:
-            info(f"lab {lab_name!r} is gone ({count} nodes)" if count else f"there is no lab {lab_name!r}")
+            info(f"lab {lab_name!r} is gone ({amount(count, 'node')})" if count else f"there is no lab {lab_name!r}")
     if images:
         removed, in_use = remove_images()
         for image in removed:

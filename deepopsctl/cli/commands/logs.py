@@ -70,12 +70,15 @@ def logs(settings: Settings, /, *, nodes: tuple[str, ...], lines: int | None, as
 
 def _refuse(code: int, host: str) -> None:
     from deepopsctl.errors import DeepOpsError, UnreachableError
+    from deepopsctl.status.journals import NOTHING_COLLECTED
 
+    if code == NOTHING_COLLECTED:
+        hint = "`deepopsctl deploy monitoring` makes it collect them (docs/operate/logs.md)"
+        raise DeepOpsError(f"{host} has collected no logs yet: monitoring is not deployed there", hint)
     if code == 255:
         raise UnreachableError(f"{host}, which collects the journals, can't be reached", "see `deepopsctl ssh setup`")
     if code:
         raise DeepOpsError(
             f"journalctl on {host} ended with code {code}",
-            "journals are collected where monitoring is deployed, with monitoring_enabled and monitoring_logs; where "
-            "it is: `journalctl -t systemd-journal-upload` on the node (docs/operate/logs.md)",
+            "on the node: `journalctl -t systemd-journal-upload` (docs/operate/logs.md)",
         )

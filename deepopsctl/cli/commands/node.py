@@ -23,6 +23,7 @@ from deepopsctl.cli.options import (
     workflow_options,
     yes_option,
 )
+from deepopsctl.text.amounts import amount
 
 if TYPE_CHECKING:
     from deepopsctl.nodes.drain import DrainAction, DrainResult
@@ -64,7 +65,13 @@ def _one_line(reason: str) -> str:
 
 @click.command(short_help="Add nodes; they take jobs once they are validated.")
 @click.argument("names", callback=names_nodes, metavar="NAMES[=ADDRESSES]")
-@click.option("--like", default="", metavar="NODE", help="Copy roles, GPUs, features and partitions from this node.")
+@click.option(
+    "--like",
+    default="",
+    metavar="NODE",
+    shell_complete=complete_nodes,
+    help="Copy roles, GPUs, features and partitions from this node.",
+)
 @click.option("--gpus", metavar="TYPE:COUNT", help="GPUs of each node, or none.  [default: those of --like]")
 @click.option("--features", metavar="LIST", help="Slurm features, comma-separated.  [default: those of --like]")
 @click.option("--partition", multiple=True, metavar="NAME", help="Partition of the nodes.  [default: those of --like]")
@@ -265,7 +272,7 @@ def _lines(done: DrainResult, request: RunRequest) -> Iterator[str]:
         yield f"    {_jobs(done.jobs, 'job continues to its end', 'jobs continue to their end')}"
     yield from failure_lines(done.outcome.summary.failures)
     changed = sum(drained.changed for drained in done.nodes)
-    what = f"{changed} of {len(done.nodes)} nodes {done.word}" if changed else "nothing changed"
+    what = f"{changed} of {amount(len(done.nodes), 'node')} {done.word}" if changed else "nothing changed"
     yield summary_line(done.outcome, request, what, word="" if done.nodes else "not done")
 
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deepopsctl.cli.main import Settings
-from deepopsctl.cli.options import connection_options, json_option
+from deepopsctl.cli.options import complete_nodes, connection_options, json_option
 from deepopsctl.cli.output import emit_json, info, show, table
 from deepopsctl.model.json_objects import SCHEMA
 from deepopsctl.slurm.package_choice import SYSTEMS
+from deepopsctl.text.amounts import amount
 
 if TYPE_CHECKING:
     from deepopsctl.cluster.directory import ClusterDir
@@ -49,7 +50,14 @@ def packages() -> None:
     "--packaging", default="", metavar="FILE|URL", help="Tarball of debian/ for --source.  [default: its own]"
 )
 @click.option("--packaging-sha256", default="", metavar="SUM", help="Checksum of --packaging.")
-@click.option("--on", "node", default="", metavar="NODE", help="Build on this node.  [default: this machine]")
+@click.option(
+    "--on",
+    "node",
+    default="",
+    metavar="NODE",
+    shell_complete=complete_nodes,
+    help="Build on this node.  [default: this machine]",
+)
 @click.option(
     "--without", multiple=True, metavar="FEATURE",
     help="Do without: nvml, pmix, pam, rest, lua, jwt, cgroup-v2, accounting.",
@@ -121,7 +129,7 @@ def add(
     sums = read_sums(sha256sums) if sha256sums else {}
     architecture = ThisMachine().architecture()
     made, is_new = add_packages(BuildStore.of_user(os.environ), name, system, architecture, files, sums)
-    info(f"{made.text('version')}: {len(made.packages)} packages {'added' if is_new else 'are known already'}")
+    info(f"{made.text('version')}: {amount(len(made.packages), 'package')} {'added' if is_new else 'known already'}")
     suite, changed = PackageRepository(directory).publish(made)
     info(f"repository {suite} {'updated' if changed else 'unchanged'}; files and checksums: {made.directory}")
     if as_json:

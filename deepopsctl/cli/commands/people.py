@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deepopsctl.cli.main import Settings
-from deepopsctl.cli.options import connection_options, json_option
+from deepopsctl.cli.options import check_option, confirm_option, connection_options, json_option
 
 if TYPE_CHECKING:
     from datetime import date
@@ -75,6 +75,7 @@ def add_group(settings: Settings, /, name: str, **options: Any) -> None:
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option("--on", "day", default="", metavar="DATE", help="First day without access.  [default: today]")
 @click.option("--cancel", is_flag=True, help="Close their Slurm accounts now, and cancel all of their jobs.")
+@confirm_option
 @connection_options
 @click.pass_obj
 def expire(settings: Settings, /, names: tuple[str, ...], day: str, *, cancel: bool, **options: Any) -> int:
@@ -84,6 +85,12 @@ def expire(settings: Settings, /, names: tuple[str, ...], day: str, *, cancel: b
     on = _parse_day(day) if day else _today()
     if cancel and on > _today():
         raise click.UsageError(f"--cancel ends jobs now, and --on is {on}: leave one of them out")
+    if cancel:
+        from deepopsctl.cli.interactive import confirm_protected
+        from deepopsctl.cluster.directory import ClusterDir
+
+        cluster = ClusterDir.open(settings.directory).cluster()
+        confirm_protected(f"cancel all jobs of {', '.join(names)} on {cluster.name}?", cluster, options["confirm"])
     done = f"{', '.join(names)}: {on} is the first day without access"
     _edit(settings, lambda text, cluster: edit.expire(text, names, on, cluster), done)
     return _sync(settings, options, cancel=names) if cancel else 0
@@ -125,7 +132,7 @@ def import_people(settings: Settings, /, table: Path, *, create_groups: bool) ->
 
 
 @people.command()
-@click.option("--check", is_flag=True, help="Show what would change; change nothing.")
+@check_option
 @connection_options
 @json_option
 @click.pass_obj

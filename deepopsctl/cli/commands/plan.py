@@ -53,7 +53,7 @@ def plan(settings: Settings, /, components: tuple[str, ...], *, as_json: bool, *
     even if something would change, 1 deploy would refuse or fail, 4 nodes did not answer.
     """
     from deepopsctl.cli.components import check_names, choose
-    from deepopsctl.cli.output import emit_json, info, show
+    from deepopsctl.cli.output import emit_json, info, note, show
     from deepopsctl.cli.passwords import ask_login
     from deepopsctl.cli.variables import parse_extra_vars
     from deepopsctl.cluster.directory import ClusterDir
@@ -72,7 +72,7 @@ def plan(settings: Settings, /, components: tuple[str, ...], *, as_json: bool, *
     result, request = make_plan(
         settings, directory, options, wanted, limit, ask_login(options), content=content, user_vars=variables
     )
-    show_plan(result, info if as_json else show, whole=options["diff"])
+    show_plan(result, note if as_json else show, whole=options["diff"])
     if as_json:
         emit_json(result.document())
     if options["out"]:

@@ -40,9 +40,11 @@ def list_runs(settings: Settings, /, *, as_json: bool) -> None:
     if not history:
         info("there are no runs yet")
         return
-    names = ("run", "state", "elapsed_s", "nodes", "changed", "failed", "unreachable", "user")
+    names = ["run", "state", "elapsed_s", "nodes", "changed", "failed", "unreachable"]
+    # where there are several
+    names += ["user"] if len({entry.get("user") for entry in entries}) > 1 else []
     rows = [["" if entry.get(name) is None else str(entry.get(name)) for name in names] for entry in entries]
-    for line in table(("run", "state", "seconds", *names[3:]), rows, right=range(2, 7)):
+    for line in table(("run", "state", "seconds", *names[3:6], "lost", *names[7:]), rows, right=range(2, 7)):
         show(line)
 
 
@@ -52,7 +54,7 @@ def list_runs(settings: Settings, /, *, as_json: bool) -> None:
 @click.pass_obj
 def show_run(settings: Settings, /, run: str, *, as_json: bool) -> None:
     """Show one run: RUN is its id or the beginning of it.  [default: the last]"""
-    from deepopsctl.cli.output import emit_json, show
+    from deepopsctl.cli.output import emit_json, pasteable, show
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.run.history import past_run
     from deepopsctl.run.workspace import Workspace
@@ -62,7 +64,7 @@ def show_run(settings: Settings, /, run: str, *, as_json: bool) -> None:
         emit_json(past.details())
         return
     for line in _details(past):
-        show(line)
+        show(pasteable(line))
 
 
 def _details(run: PastRun) -> Iterator[str]:

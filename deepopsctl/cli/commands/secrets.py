@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deepopsctl.cli.main import Settings
-from deepopsctl.cli.options import workflow_options
+from deepopsctl.cli.options import complete_nodes, workflow_options
 
 if TYPE_CHECKING:
     from deepopsctl.cluster.directory import ClusterDir
@@ -34,6 +34,7 @@ def secrets() -> None:
     "--exclude",
     multiple=True,
     metavar="NODES",
+    shell_complete=complete_nodes,
     help="Nodes that are off: a later deploy gives them the new key.",
 )
 @click.option(

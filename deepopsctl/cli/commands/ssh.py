@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import click
 
 from deepopsctl.cli.main import Settings
-from deepopsctl.cli.options import json_option, limit_option, login_name, names_nodes
-from deepopsctl.cli.output import emit_json, info, show
+from deepopsctl.cli.options import complete_nodes, json_option, limit_option, login_name, names_nodes, seconds_between
+from deepopsctl.cli.output import emit_json, info, show, table
 from deepopsctl.cli.passwords import read_passwords, terminable
 from deepopsctl.model.json_objects import SCHEMA
+from deepopsctl.text.amounts import amount
 
 if TYPE_CHECKING:
     from deepopsctl.model.json_objects import SshConfigObject
@@ -42,6 +43,7 @@ def ssh() -> None:
     "--accept-new-keys",
     metavar="NODESET",
     callback=names_nodes,
+    shell_complete=complete_nodes,
     help="Accept the current host keys of these nodes, for example after a reinstallation.",
 )
 @click.option(
@@ -53,10 +55,11 @@ def ssh() -> None:
 @limit_option
 @click.option(
     "--connect-timeout",
-    type=click.IntRange(1, 300),
-    default=10,
+    callback=seconds_between(1, 300),
+    default="10s",
     show_default=True,
-    help="Seconds until a node counts as unreachable.",
+    metavar="DURATION",
+    help="How long until a node counts as unreachable.",
 )
 @json_option
 @click.pass_obj
@@ -78,6 +81,7 @@ def setup(
     Asks for the password once, and only if no key is accepted. Run it again whenever nodes were added: what is
     up to date is not changed.
     """
+    from deepopsctl.cli.views.run import show_next
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.cluster.selection import select_names, select_nodes
     from deepopsctl.cluster.ssh_login import jump_names
@@ -94,10 +98,12 @@ def setup(
         directory, cluster, nodes, passwords.login, passwords.ask, not (ask_pass or password_file), identity,
         passwords.sudo, new, controller_key, connect_timeout,
     )  # fmt: skip
-    info(f"ssh setup: {len(nodes)} node{'s' * (len(nodes) != 1)} of {cluster.name} as {user}")
+    info(f"ssh setup: {amount(len(nodes), 'node')} of {cluster.name} as {user}")
     with terminable():
         result = run_setup(request, counter(len(nodes)))
     _show(result, as_json=as_json)
+    if not result.exit_code:
+        show_next(directory, "doctor", "deploy")
     click.get_current_context().exit(result.exit_code)
 
 
@@ -143,10 +149,10 @@ def counter(total: int) -> Callable[[NodeResult], None]:
 
 
 def _show(result: SetupResult, *, as_json: bool) -> None:
-    from deepopsctl.ssh.results import hints, result_object, summary_line, table_lines
+    from deepopsctl.ssh.results import HEADER, hints, result_object, summary_line, table_rows
 
     if not as_json:
-        for line in table_lines(result):
+        for line in table(HEADER, table_rows(result)):
             show(line)
     for warning in result.warnings:
         info(click.style("warning: ", fg="yellow") + warning)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deepopsctl.cli.main import Settings
-from deepopsctl.cli.options import connection_options, json_option
+from deepopsctl.cli.options import connection_options, json_option, seconds_between
 
 if TYPE_CHECKING:
     from deepopsctl.status.cluster import ClusterStatus
@@ -18,11 +18,11 @@ _COLOURS = {"problem": "red", "no answer": "yellow", "note": "cyan"}
 @click.command()
 @click.option(
     "--node-timeout",
-    type=click.IntRange(2, 86_400),
-    default=10,
+    callback=seconds_between(2, 86_400),
+    default="10s",
     show_default=True,
-    metavar="SECONDS",
-    help="Seconds until a node counts as not answering.",
+    metavar="DURATION",
+    help="How long until a node counts as not answering.",
 )
 @connection_options
 @json_option
@@ -57,7 +57,7 @@ def _show(cluster_status: ClusterStatus) -> None:
     from datetime import UTC, datetime
     from shutil import get_terminal_size
 
-    from deepopsctl.cli.output import info, show, table
+    from deepopsctl.cli.output import info, pasteable, show, table
     from deepopsctl.status import table as text
 
     width = max(get_terminal_size((100, 24)).columns, 60)
@@ -72,7 +72,7 @@ def _show(cluster_status: ClusterStatus) -> None:
         show("")
     for entry in text.finding_lines(cluster_status.findings, width):
         word = str(entry.severity) if entry.severity else ""
-        show(click.style(word, fg=_COLOURS.get(word), bold=True) + entry.text.removeprefix(word))
+        show(click.style(word, fg=_COLOURS.get(word), bold=True) + pasteable(entry.text.removeprefix(word)))
     if cluster_status.findings:
         show("")
     if versions := list(text.version_lines(cluster_status)):
@@ -80,6 +80,6 @@ def _show(cluster_status: ClusterStatus) -> None:
             show(line)
     now = datetime.now(UTC)
     for line in (*text.last_lines(cluster_status.last, now), *text.backup_lines(cluster_status, now)):
-        show(line)
+        show(pasteable(line))
     colour = {0: "green", 4: "yellow"}.get(int(cluster_status.exit_code), "red")
     info(click.style(f"status: {text.summary_line(cluster_status)}", fg=colour, bold=True))

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deepopsctl.cli.main import Settings
-from deepopsctl.cli.options import connection_options, json_option
+from deepopsctl.cli.options import confirm_option, connection_options, json_option
+from deepopsctl.text.amounts import amount
 
 if TYPE_CHECKING:
     from deepopsctl.model.json_objects import RunObject
@@ -19,11 +20,12 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--check", is_flag=True, help="Only show what would be adopted; write nothing.")
+@click.option("--check", is_flag=True, help="Show what would be adopted; change nothing.")
 @click.option("--finish", is_flag=True, help="Remove a Slurm that was built from source, once nothing uses it.")
 @click.option(
     "--undo", is_flag=True, help="Run the Slurm from before with its configuration again; possible until --finish."
 )
+@confirm_option
 @connection_options
 @json_option
 @click.pass_obj
@@ -80,16 +82,20 @@ def takeover(settings: Settings, /, *, check: bool, finish: bool, undo: bool, as
 def _end(settings: Settings, phase: str, options: dict[str, Any], *, as_json: bool) -> int:
     """Remove what was built from source, or run it again."""
     from deepopsctl.cli.execute import run_and_report, run_request
+    from deepopsctl.cli.interactive import confirm_protected
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.takeover.takeover import END_PLAYBOOK, forget_source, require_taken_over, source_prefix
 
     directory = ClusterDir.open(settings.directory)
+    cluster = directory.cluster()
+    what = "remove the Slurm from before from" if phase == "finish" else "run the Slurm from before again on"
+    confirm_protected(f"{what} the nodes of {cluster.name}?", cluster, options["confirm"])
     (source_prefix if phase == "finish" else require_taken_over)(directory)
     request = run_request(
         settings, directory, options, (END_PLAYBOOK,), component="slurm", command=f"takeover-{phase}",
         extra_vars={"deepops_takeover_phase": phase},
     )  # fmt: skip
-    hosts = tuple(node.name for node in directory.cluster().nodes)
+    hosts = tuple(node.name for node in cluster.nodes)
     status = run_and_report(request, hosts, verbosity=settings.verbosity, as_json=as_json)
     if status == 0 and phase == "finish":
         forget_source(directory)
@@ -105,7 +111,7 @@ def _collect_facts(
     from deepopsctl.run.runner import run_readonly
     from deepopsctl.takeover.takeover import PLAYBOOK
 
-    info(f"takeover: reads {nodes} nodes, changes nothing on them")
+    info(f"takeover: reads {amount(nodes, 'node')}, changes nothing on them")
     variables = {"deepops_takeover_directory": str(facts_dir)}
     request = run_request(
         settings, directory, options, (PLAYBOOK,), component="slurm", command="takeover", extra_vars=variables

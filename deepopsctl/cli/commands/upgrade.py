@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import click
 
 from deepopsctl.cli.main import Settings
-from deepopsctl.cli.options import duration_option, limit_option, together, workflow_options
+from deepopsctl.cli.options import RenamedOption, duration_option, limit_option, together, workflow_options
 
 if TYPE_CHECKING:
     from deepopsctl.lifecycle.pace import Pace
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class _Planned(Protocol):
-    """What `--plan` of an upgrade shows."""
+    """What `--check` of an upgrade shows."""
 
     def document(self) -> OsPlanParts | SlurmPlanParts | NvidiaPlanParts:
         """Its JSON object."""
@@ -28,7 +28,14 @@ batch_option = click.option(
 failed_option = click.option(
     "--max-failed", type=click.IntRange(0), help="Stop when more nodes than this failed.  [default: one in twenty]"
 )
-plan_option = click.option("--plan", "only_plan", is_flag=True, help="Show what would be done, and change nothing.")
+plan_option = click.option(
+    "--check",
+    "only_plan",
+    is_flag=True,
+    cls=RenamedOption,
+    old="--plan",
+    help="Show what would change; change nothing.",
+)
 
 
 # of upgrades that wait for jobs
@@ -157,7 +164,7 @@ def _pace(options: Mapping[str, Any]) -> Pace:
 
 
 def _show_plan(command: str, plan: _Planned, lines: Iterable[str], *, ok: bool, as_json: bool) -> None:
-    from deepopsctl.cli.output import emit_json, show
+    from deepopsctl.cli.output import emit_json, pasteable, show
     from deepopsctl.model.json_objects import SCHEMA
 
     if as_json:
@@ -165,4 +172,4 @@ def _show_plan(command: str, plan: _Planned, lines: Iterable[str], *, ok: bool, 
         emit_json(cast("Answer", {**answer, **plan.document()}))
     else:
         for line in lines:
-            show(line)
+            show(pasteable(line))

@@ -9,9 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deepopsctl.checks.suites import BURNIN, EXPLICIT, LOCAL, SUITES
+from deepopsctl.checks.suites import BURNIN, EXPLICIT, HA, LOCAL, SMOKE, SUITES
 from deepopsctl.cli.main import Settings
-from deepopsctl.cli.options import connection_options, duration_option, json_option, limit_option, seconds, together
+from deepopsctl.cli.options import (
+    confirm_option,
+    connection_options,
+    duration_option,
+    json_option,
+    limit_option,
+    seconds_between,
+    together,
+)
 from deepopsctl.cli.output import emit_json, info
 
 if TYPE_CHECKING:
@@ -25,20 +33,15 @@ if TYPE_CHECKING:
 # a shorter load tests nothing; a longer one exceeds the time limits of partitions
 _USUAL, _SHORTEST_S, _LONGEST_S = "10m", 10, 7 * 86_400
 
+# the variable of validate/smoke.yml
+GUIDE_SCRIPT = "deepops_guide_script"
 _file_option = click.Path(path_type=Path, dir_okay=False, writable=True)
-
-
-def _duration(ctx: click.Context, param: click.Parameter, text: str) -> int:
-    duration = int(seconds(ctx, param, text))
-    if not _SHORTEST_S <= duration <= _LONGEST_S:
-        raise click.BadParameter(f"{text}: a burn-in takes 10s to 7d", ctx, param)
-    return duration
 
 
 burnin_options = together(
     click.option(
-        "--duration", default=_USUAL, show_default=True, callback=_duration, metavar="TIME",
-        help="burnin: load each node for this time (90s, 10m, 2h).",
+        "--duration", default=_USUAL, show_default=True, callback=seconds_between(_SHORTEST_S, _LONGEST_S),
+        metavar="DURATION", help="burnin: load each node for this time (90s, 10m, 2h).",
     ),
     click.option("--partition", default="", metavar="NAME", help="burnin: run in this partition."),
     click.option("--qos", default="", metavar="QOS", help="burnin: QOS of its jobs, preferably preemptible."),
@@ -85,6 +88,7 @@ def finish_burn_in(outcome: RunOutcome, request: RunRequest, burnin: Burnin | No
 @click.option("--remove-libraries", is_flag=True, help="gpu: remove cuBLAS and NCCL from the GPU nodes first.")
 @duration_option("0", "Stop after this time: 90s, 2h.")
 @burnin_options
+@confirm_option
 @connection_options
 @json_option
 @click.pass_context
@@ -113,9 +117,12 @@ def validate(ctx: click.Context, /, suites: tuple[str, ...], *, as_json: bool, *
     `burnin` loads all idle nodes for --duration, behind all other jobs in the queue; it is never part of `all` and must
     be named.
     """
+    from deepopsctl.cli.commands.docs import guide_of
     from deepopsctl.cli.execute import run_request, run_watched
+    from deepopsctl.cli.interactive import confirm_protected
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.cluster.selection import resolve_limit
+    from deepopsctl.environment.user_guide import first_script
     from deepopsctl.validation.gpu import with_gpus
     from deepopsctl.validation.rates import with_rates
     from deepopsctl.validation.result import COMMAND, LIBRARIES, LIBRARIES_STATE, examine, playbook_of, save
@@ -129,6 +136,8 @@ def validate(ctx: click.Context, /, suites: tuple[str, ...], *, as_json: bool, *
     cluster = directory.cluster()
     # a cluster without it sees no task, unless it is asked for
     wanted = tuple(suite for suite in wanted if suite != "environment" or suite in suites or cluster.has_environment)
+    if HA in wanted:
+        confirm_protected(f"kill and cut off the first controller of {cluster.name}?", cluster, options["confirm"])
     directory.refresh_inventory(cluster)
     limit = resolve_limit(options["limit"] or "", cluster)
     first = (playbook_of(LIBRARIES),) if libraries else ()
@@ -142,6 +151,7 @@ def validate(ctx: click.Context, /, suites: tuple[str, ...], *, as_json: bool, *
         extra_vars={
             **({LIBRARIES_STATE: libraries} if libraries else {}),
             **(burnin.variables() if burnin else {}),
+            **({GUIDE_SCRIPT: first_script(guide_of(directory, cluster))} if SMOKE in wanted else {}),
             **({LOCAL_CHECKS: read_checks(directory.path)} if LOCAL in wanted else {}),
         },
         limit=limit.text,

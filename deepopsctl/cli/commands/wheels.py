@@ -10,6 +10,7 @@ import click
 
 from deepopsctl.cli.main import Settings
 from deepopsctl.cli.options import connection_options, json_option
+from deepopsctl.text.amounts import amount
 
 if TYPE_CHECKING:
     from deepopsctl.cluster.directory import ClusterDir
@@ -69,7 +70,8 @@ def add(settings: Settings, /, requirements: tuple[str, ...], *, as_json: bool, 
         paths = wheelhouse.fetch(wanted, target, Path(fetched), deps=not options["no_deps"])
         fetched_wheels = wheelhouse.described(paths)
         new = wheelhouse.add(directory.path, fetched_wheels)
-        info(f"{len(fetched_wheels)} wheels for Python {target.python} on {target.machine}, {len(new)} of them new")
+        fetched_now = f"{amount(len(fetched_wheels), 'wheel')} for Python {target.python} on {target.machine}"
+        info(f"{fetched_now}, {len(new)} of them new")
         variables = {"deepops_wheels": [each.file for each in fetched_wheels], "deepops_wheels_from": fetched}
         request = run_request(
             settings, directory, {}, (PLAYBOOK,), login, component="wheels", command="wheels-add", limit=node,

@@ -5,10 +5,12 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby, pairwise, takewhile
 from shutil import get_terminal_size
 
 import click
 
+from deepopsctl.cli.output import pasteable
 from deepopsctl.cli.views.run import failure_lines, left_out_lines
 from deepopsctl.run.events import Change
 from deepopsctl.run.outcome import counted
@@ -19,7 +21,11 @@ from deepopsctl.text.node_sets import fold
 MAX_DIFF_LINES = 16
 # Without --diff: so many new files of one directory are shown as one line.
 MANY_NEW_FILES = 4
+# so many of deepopsctl's own programs are too, also where they are not new
+OWN_PROGRAMS = "/usr/local/lib/deepopsctl/"
 _MARGIN = 15
+# characters before the first different one of a long line
+_CONTEXT = 20
 _SECTIONS = {
     "package": "packages",
     "hostname": "hostname",
@@ -72,7 +78,7 @@ def plan_lines(plan: Plan, *, whole: bool, record: str) -> Iterator[str]:
     for entry in plan.blocked:
         yield _styled("blocked: ", "red") + (f"{entry.host}: " if entry.host else "") + entry.message
         if entry.hint:
-            yield _styled("hint: ", "cyan") + entry.hint
+            yield _styled("hint: ", "cyan") + pasteable(entry.hint)
     for warning in plan.outcome.summary.warnings:
         if "this would be refused: " not in warning:
             yield _styled("warning: ", "yellow") + warning
@@ -124,13 +130,17 @@ def _packages(changes: Sequence[Change], group: Group, layout: _Layout) -> Itera
 
 
 def _files(changes: Sequence[Change], group: Group, layout: _Layout) -> Iterator[str]:
+    own = [] if layout.whole else [change for change in changes if change.name.startswith(OWN_PROGRAMS)]
+    if len(own) >= MANY_NEW_FILES:
+        yield from _own_programs(own, group, layout)
+        changes = [change for change in changes if change not in own]
     new_files: dict[str, list[Change]] = {} if layout.whole else _new_by_directory(changes)
     for change in changes:
         directory = change.name.rpartition("/")[0]
         members = new_files.get(directory, [])
         if members and change is members[0]:
             count = sum(_count(group.variants[member.what][0].splitlines()) for member in members)
-            yield f"{_sign('+')} {directory}/{_note([f'{len(members)} new files, {count} lines'])}"
+            yield from _noted(f"{_sign('+')} {directory}/", [f"{len(members)} new files, {count} lines"], layout)
         if change in members:
             continue
         diffs = group.variants[change.what]
@@ -138,13 +148,34 @@ def _files(changes: Sequence[Change], group: Group, layout: _Layout) -> Iterator
         secret = lines == ["(secret)"]
         notes = ["secret: not shown"] if secret else [] if not change.new else [f"new, {_lines(lines)}"]
         notes += [change.detail] if change.detail else []
-        yield f"{_sign('+' if change.new else _signed(change))} {change.name}{_note(notes)}"
+        yield from _noted(f"{_sign('+' if change.new else _signed(change))} {change.name}", notes, layout)
         if not secret and (layout.whole or not change.new):
             for line in _diff(lines, layout):
                 yield f"    {line}"
             if len(diffs) > 1:
                 others = "nodes differ in their" if len(group.hosts) > 2 else "node differs in its"
                 yield f"    ({group.hosts[0]}'s; the other {others} own way)"
+
+
+def _own_programs(changes: Sequence[Change], group: Group, layout: _Layout) -> Iterator[str]:
+    """What deepopsctl installs of itself: an administrator reads its release notes, not its modules."""
+    names = dict.fromkeys(change.name.removeprefix(OWN_PROGRAMS).partition("/")[0] for change in changes)
+    lines = sum(_count(group.variants[change.what][0].splitlines()) for change in changes)
+    new = all(change.new for change in changes)
+    size = f"{len(changes)} {'new ' if new else ''}files" + (f", {lines} lines" if new else "")
+    yield from _noted(f"{_sign('+' if new else '~')} {OWN_PROGRAMS}", ["deepopsctl's own programs", size], layout)
+    listed = textwrap.wrap(", ".join(names), layout.width - 4, break_long_words=False, break_on_hyphens=False)
+    yield from (f"    {line}" for line in listed)
+
+
+def _noted(line: str, notes: Sequence[str], layout: _Layout) -> Iterator[str]:
+    """A line with its notes, which come below it where they do not fit."""
+    note = _note(notes)
+    if len(click.unstyle(line + note)) <= layout.width or layout.whole:
+        yield line + note
+    else:
+        yield line
+        yield f"  {note}"
 
 
 def _new_by_directory(changes: Sequence[Change]) -> dict[str, list[Change]]:
@@ -158,11 +189,33 @@ def _new_by_directory(changes: Sequence[Change]) -> dict[str, list[Change]]:
 
 def _diff(lines: Sequence[str], layout: _Layout) -> Iterator[str]:
     shown = lines if layout.whole or len(lines) <= MAX_DIFF_LINES + 2 else lines[:MAX_DIFF_LINES]
-    for text in shown:
-        line = text if layout.whole or len(text) <= layout.width - 4 else f"{text[: layout.width - 7]}..."
+    partners = _partners(lines)
+    for number, text in enumerate(shown):
+        line = text if layout.whole else _cut(text, partners.get(number, ""), layout.width - 4)
         yield click.style(line, fg={"+": "green", "-": "red", "@": "cyan"}.get(line[:1]))
     if len(shown) < len(lines):
         yield f"... {_lines(lines[len(shown) :])} more (--diff shows them)"
+
+
+def _partners(lines: Sequence[str]) -> dict[int, str]:
+    """Of each changed line the one that it replaces, or is replaced by: the same place in the block next to it."""
+    blocks = [(sign, list(block)) for sign, block in groupby(range(len(lines)), lambda number: lines[number][:1])]
+    partners: dict[int, str] = {}
+    for (sign, removed), (next_sign, added) in pairwise(blocks):
+        if (sign, next_sign) == ("-", "+"):
+            for old, new in zip(removed, added, strict=False):
+                partners |= {old: lines[new], new: lines[old]}
+    return partners
+
+
+def _cut(line: str, partner: str, room: int) -> str:
+    """A line that fits: without the beginning that it shares with its partner, and without its end."""
+    if len(line) <= room:
+        return line
+    shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(line[1:], partner[1:], strict=False)))
+    begin = max(shared - _CONTEXT, 0)
+    text = f"{line[:1]}...{line[1 + begin :]}" if begin > len("...") else line
+    return text if len(text) <= room else f"{text[: room - 3]}..."
 
 
 def _keys(changes: Sequence[Change], group: Group, layout: _Layout) -> Iterator[str]:

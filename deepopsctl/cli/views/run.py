@@ -12,17 +12,18 @@ from shlex import quote
 
 import click
 
-from deepopsctl.cli.output import info, table
+from deepopsctl.cli.output import capped, info, note, pasteable, table
+from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.run.events import Event, Output, Totals
 from deepopsctl.run.outcome import Failure, LeftOut, RunOutcome, Verdict, counted
 from deepopsctl.run.progress import Progress, title
 from deepopsctl.run.request import RunRequest
+from deepopsctl.run.workspace import Workspace
+from deepopsctl.text.amounts import amount
 from deepopsctl.text.node_sets import fold
 
 # More rows than this say less than a few
 MAX_ROWS = 12
-# characters of a message: one of 60,000 pushes everything else away
-_LONGEST = 4000
 
 
 _WORDS = {
@@ -48,6 +49,8 @@ def report_lines(outcome: RunOutcome, request: RunRequest) -> Iterator[str]:
         yield f"warning: and {more} more in summary.json"
     yield from left_out_lines(outcome.summary.left_out)
     yield from failure_lines(outcome.summary.failures)
+    if late := outcome.summary.late:
+        yield f"slowest node: {late.host}, {late.seconds:.0f} s longer than half of the nodes, most in {late.task}"
     if outcome.stopped:
         yield _undone(outcome)
     if not outcome.ok:
@@ -96,13 +99,7 @@ def failure_lines(failures: Iterable[Failure]) -> Iterator[str]:
         yield f"{word}: {names}" + (f": {title(component, task)}" if task else "")
         yield from (f"    {line}" for line in capped(message if len(members) > 1 else members[0].message).splitlines())
         if hint:
-            yield f"    {click.style('hint:', fg='cyan')} {hint}"
-
-
-def capped(text: str) -> str:
-    """A text of a node as a person can read it: the end of a long one, which has the reason. JSON has all."""
-    more = len(text) - _LONGEST
-    return f"... ({more:,} characters before: --json)\n{text[-_LONGEST:]}" if more > 0 else text
+            yield f"    {click.style('hint:', fg='cyan')} {pasteable(hint)}"
 
 
 def left_out_lines(entries: Iterable[LeftOut]) -> Iterator[str]:
@@ -113,7 +110,7 @@ def left_out_lines(entries: Iterable[LeftOut]) -> Iterator[str]:
     for (what, message, hint), hosts in groups.items():
         yield f"{click.style('left out: ', fg='yellow')}{what} on {_short(fold(hosts))}: {message}"
         if hint:
-            yield f"    {click.style('hint:', fg='cyan')} {hint}"
+            yield f"    {click.style('hint:', fg='cyan')} {pasteable(hint)}"
 
 
 def first_line(request: RunRequest, hosts: tuple[str, ...] | None) -> str:
@@ -122,7 +119,15 @@ def first_line(request: RunRequest, hosts: tuple[str, ...] | None) -> str:
     how = " (check: nothing will be changed)" if _is_check(request) else ""
     if hosts is None:
         return f"{what} on the nodes of {request.limit}{how}"
-    return f"{what} on {len(hosts)} node{'s' if len(hosts) != 1 else ''}: {_short(fold(hosts))}{how}"
+    return f"{what} on {amount(len(hosts), 'node')}: {_short(fold(hosts))}{how}"
+
+
+def show_next(directory: ClusterDir, *commands: str) -> None:
+    """What comes next on a cluster directory that was not deployed yet; later, people know."""
+    from deepopsctl.status.cluster import last_runs
+
+    if not last_runs(Workspace(directory.runs)).deploy:
+        info(f"next: {', then '.join(f'deepopsctl {command}' for command in commands)}")
 
 
 def shown_path(path: Path) -> str:
@@ -135,22 +140,22 @@ def shown_path(path: Path) -> str:
 
 
 @contextmanager
-def show_progress(total: int | None, verbosity: int = 0) -> Iterator[Watch]:
+def show_progress(total: int | None, verbosity: int = 0, *, check: bool = False) -> Iterator[Watch]:
     """What to hand to the runner as `on_event`. `total` nodes take part, or None where only Ansible knows."""
     if verbosity > 2:
         yield _ansible_output
     elif sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
         from deepopsctl.cli.views.live import live_view
 
-        with live_view(total, verbosity) as watch:
+        with live_view(total, verbosity, check=check) as watch:
             yield watch
     else:
-        yield plain_lines(info)
+        yield plain_lines(note, check=check)
 
 
-def plain_lines(write: Callable[[str], None]) -> Watch:
+def plain_lines(write: Callable[[str], None], *, check: bool = False) -> Watch:
     """One line for every task that has ended: `[   3.2s] slurm: Install packages: 3 nodes ok, 2 changed`."""
-    progress, started = Progress(), time.monotonic()
+    progress, started = Progress(check), time.monotonic()
 
     def watch(event: Event) -> None:
         for line in progress.add(event):
@@ -180,7 +185,7 @@ def _changes(outcome: RunOutcome, request: RunRequest) -> str:
     changed = sum(1 for totals in outcome.summary.hosts.values() if totals.changed)
     verb = "would change" if request.check else "changed"
     what = counted(outcome.summary.changes)
-    nodes = f"{changed} of {len(outcome.summary.hosts)} nodes {verb}{f' ({what})' if what else ''}"
+    nodes = f"{changed} of {amount(len(outcome.summary.hosts), 'node')} {verb}{f' ({what})' if what else ''}"
     return (nodes if changed else "nothing would change" if request.check else "nothing changed") + (
         "; nothing was changed" if _is_check(request) and changed else ""
     )
@@ -202,4 +207,4 @@ def _short(text: str, width: int = 60) -> str:
 
 def _ansible_output(event: Event) -> None:
     if isinstance(event, Output):
-        info(event.text)
+        note(event.text)

@@ -9,6 +9,7 @@ from deepopsctl.lifecycle.upgrade_nvidia import NvidiaPlan
 from deepopsctl.lifecycle.upgrade_plan import Plan
 from deepopsctl.nodes.wait_for_jobs import job_words
 from deepopsctl.nodes.workflow import SILENT
+from deepopsctl.text.amounts import amount
 from deepopsctl.text.node_sets import fold
 
 
@@ -27,7 +28,7 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     for number, batch in enumerate(plan.batches, 1):
         jobs = [job for job in plan.jobs if not set(batch).isdisjoint(job.nodes)]
         word = "waits for" if plan.wanted.drain else "under"
-        yield f"batch {number}: {fold(batch)}" + (f", {word} {len(jobs)} running jobs" if jobs else "")
+        yield f"batch {number}: {fold(batch)}" + (f", {word} {amount(len(jobs), 'running job')}" if jobs else "")
     for note in plan.notes:
         yield f"note: {note}"
 
@@ -88,4 +89,4 @@ def _versions(what: str, packages: Versions) -> Iterator[str]:
     for name, (before, after) in list(packages.items())[:SHOWN_PACKAGES]:
         yield f"  {what}{name} {before or '(new)'} -> {after}"
     if len(packages) > SHOWN_PACKAGES:
-        yield f"  {what}and {len(packages) - SHOWN_PACKAGES} more packages"
+        yield f"  {what}and {amount(len(packages) - SHOWN_PACKAGES, 'more package')}"

@@ -90,7 +90,7 @@ def test_a_run_that_reached_nobody_does_not_say_that_it_was_done() -> None:
 
 def test_the_last_line_has_the_verdict_the_run_and_where_to_look() -> None:
     assert report(outcome())[-1] == (
-        "deploy: done after 1.0 s, 1 of 1 nodes changed; details: deepopsctl -C /c runs show 20261121-093012-deploy"
+        "deploy: done after 1.0 s, 1 of 1 node changed; details: deepopsctl -C /c runs show 20261121-093012-deploy"
     )
 
 
@@ -111,7 +111,7 @@ def test_a_stopped_run_says_what_is_undone() -> None:
 def test_a_check_speaks_of_what_would_change() -> None:
     last = report(outcome(), check=True)[-1]
     assert last.startswith("deploy --check: done after")
-    assert "1 of 1 nodes would change; nothing was changed" in last
+    assert "1 of 1 node would change; nothing was changed" in last
 
 
 def test_the_end_says_what_was_done() -> None:
@@ -122,7 +122,7 @@ def test_the_end_says_what_was_done() -> None:
     done = outcome()
     done = replace(done, summary=replace(done.summary, changes=tuple(changes)))
 
-    assert "1 of 1 nodes changed (2 packages, 1 file, 1 service); details" in report(done)[-1]
+    assert "1 of 1 node changed (2 packages, 1 file, 1 service); details" in report(done)[-1]
 
 
 @pytest.mark.parametrize(

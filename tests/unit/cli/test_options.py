@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click
@@ -11,7 +12,7 @@ from click.shell_completion import ShellComplete
 from deepopsctl.cli.commands.secrets import rotate
 from deepopsctl.cli.main import cli, run_command_line
 from deepopsctl.cli.options import seconds
-from tests.support.runs import cluster_dir
+from tests.support.runs import TEXT, cluster_dir
 from tests.unit.cli.test_reference import commands
 
 
@@ -67,3 +68,45 @@ def test_nodes_groups_and_runs_are_completed(tmp_path: Path) -> None:
 def test_the_script_of_each_shell_is_printed(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["completion", shell]) == 0
     assert "_DEEPOPSCTL_COMPLETE" in capsys.readouterr().out
+
+
+def test_an_old_name_works_and_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = dict(commands())["upgrade os"]
+
+    def parsed(*words: str) -> object:
+        return made.make_context("os", list(words)).params["only_plan"]
+
+    assert (parsed("--plan"), parsed("--check"), parsed()) == (True, True, False)
+    monkeypatch.setenv("DEEPOPSCTL_UPGRADE_OS_PLAN", "1")
+    assert parsed() is True
+    assert "--plan" not in made.get_help(click.Context(made))
+
+
+_DESTRUCTIVE = {
+    "environments remove": ["a/1"], "people expire": ["ada", "--cancel"], "takeover": ["--finish"], "validate": ["ha"],
+    "init": ["DIR", "--force"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "words"), _DESTRUCTIVE.items())
+def test_a_protected_cluster_asks_before_anything_is_destroyed(
+    name: str, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = cluster_dir(tmp_path, TEXT.replace("user: ubuntu", "user: ubuntu, protected: true"))
+    before = directory.spec.read_text()
+    arguments = [str(tmp_path) if word == "DIR" else word for word in words]
+
+    assert run_command_line([*name.split(), "-C", str(tmp_path), *arguments]) == 2
+    assert "give --confirm hpc" in capsys.readouterr().err
+    assert run_command_line([*name.split(), "-C", str(tmp_path), *arguments, "--confirm", "lab"]) == 2
+    assert "'lab' is not the name" in capsys.readouterr().err
+    assert directory.spec.read_text() == before
+
+
+def test_many_options_are_grouped_in_the_help() -> None:
+    made = dict(commands())
+    shown = made["deploy"].get_help(click.Context(made["deploy"]))
+
+    assert re.findall(r"^(\w.*):$", shown, re.MULTILINE) == ["Options", "Login", "Run", "Questions and output"]
+    assert shown.index("--tags") < shown.index("Login:") < shown.index("--user") < shown.index("--timeout")
+    assert "Login:" not in made["status"].get_help(click.Context(made["status"]))

@@ -1,4 +1,4 @@
-"""What `upgrade os --plan` makes of what the nodes answered, and which nodes it may touch."""
+"""What `upgrade os --check` makes of what the nodes answered, and which nodes it may touch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `upgrade nvidia --plan` makes of a check run of the component."""
+"""What `upgrade nvidia --check` makes of a check run of the component."""
 
 from __future__ import annotations
 

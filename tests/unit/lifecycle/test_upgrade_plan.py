@@ -1,4 +1,4 @@
-"""What `upgrade slurm --plan` says of what the nodes have."""
+"""What `upgrade slurm --check` says of what the nodes have."""
 
 from __future__ import annotations
 

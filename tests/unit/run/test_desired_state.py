@@ -13,7 +13,8 @@ from deepopsctl.run.desired_state import (
     resolve_desired_state,
     save_desired_state,
 )
-from deepopsctl.run.setting_scope import Scopes, blocks
+from deepopsctl.run.setting_scope import Scopes, blocks, without_component
+from tests.support.runs import TEXT, cluster_dir
 
 INPUTS = Inputs("inputs", {})
 
@@ -158,3 +159,22 @@ def test_nearly_every_setting_of_the_product_is_of_one_component() -> None:
     assert of["slurm_confinement"] is None
     single = sum(scope is not None and len(scope) == 1 for scope in of.values())
     assert single > 0.7 * len(of), single
+
+
+def test_a_setting_whose_component_is_not_deployed_is_a_warning_with_its_line(tmp_path: Path) -> None:
+    directory = cluster_dir(tmp_path, f"{TEXT}components: [slurm]\n")
+    directory.settings.parent.mkdir(parents=True)
+    directory.settings.write_text(
+        "package_cache_host: ctl1\nenvironments: {torch: {packages: [torch]}}\nnvidia_dcgm: true\n"
+        # off, deployed, used by what is deployed, a suite's, unknown
+        "monitoring_enabled: false\ncuda_toolkits: []\nslurm_install: distro\nslurm_config: {MaxArraySize: 100}\n"
+        "validate_smoke_run_timeout: 70\nsite_thing: 5\nansible_user: ops\n"
+    )
+    problems = [*without_component(directory, content_dir())]
+
+    where = directory.settings.relative_to(directory.path).as_posix()
+    owners = {1: "package_cache", 2: "environment", 3: "nvidia"}
+    assert [(problem.where, problem.hint) for problem in problems] == [
+        (f"{where}:{line}", f"add {owner} to `components:`, or remove the setting") for line, owner in owners.items()
+    ]
+    assert [*without_component(directory, content_dir(), tuple(owners.values()))] == []

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
+from deepopsctl.cli.options import DIRECTORY
 from deepopsctl.cli.views.plan import plan_lines
 from deepopsctl.errors import ExitCode
 from deepopsctl.run.events import Change, Totals, parse_changes
@@ -65,6 +66,34 @@ def width(monkeypatch: pytest.MonkeyPatch) -> None:
 def text(plan: Plan, *, whole: bool = False) -> str:
     """What a person sees, without colour."""
     return click.unstyle("\n".join(plan_lines(plan, whole=whole, record="plan.json")))
+
+
+def test_a_long_line_is_cut_where_it_is_the_same_and_nothing_in_it_is_rewritten() -> None:
+    same = "Plugins=" + "a-plugin-with-a-long-name," * 6
+    diff = f"@@ -1,2 +1,2 @@\n-{same}old\n-`deepopsctl deploy` docs/a.md\n+{same}new\n+next: deepopsctl deploy\n"
+    token = DIRECTORY.set("hpc")
+    try:
+        shown = text(made([Change("ctl1", "slurm", "file", "/etc/x", "write", diff=diff)], slurm()))
+    finally:
+        DIRECTORY.reset(token)
+
+    assert "-...in-with-a-long-name,old" in shown
+    assert "+...in-with-a-long-name,new" in shown
+    assert "-`deepopsctl deploy` docs/a.md" in shown
+    assert "+next: deepopsctl deploy" in shown
+
+
+def test_deepopsctls_own_programs_are_one_line() -> None:
+    names = [f"/usr/local/lib/deepopsctl/{program}/{part}.py" for program in ("job_report", "logs") for part in "ab"]
+    files = [
+        Change("ctl1", "slurm", "file", name, "write", diff="@@ -0,0 +1,2 @@\n+a\n+b\n", new=True) for name in names
+    ]
+
+    shown = text(made(files, slurm()))
+    assert "+ /usr/local/lib/deepopsctl/  deepopsctl's own programs; 4 new files, 8 lines" in shown
+    assert "job_report, logs" in shown
+    assert ".py" not in shown
+    assert all(name in text(made(files, slurm()), whole=True) for name in names)
 
 
 class TestWhatModulesSay:

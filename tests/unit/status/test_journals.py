@@ -17,7 +17,7 @@ from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.selection import select_nodes
 from deepopsctl.errors import ExitCode
 from deepopsctl.node_programs.services.log_collector.places import DIRECTORY, files_of
-from deepopsctl.status.journals import FIELDS, Question, lines_of, pass_on, ssh_command
+from deepopsctl.status.journals import FIELDS, NOTHING_COLLECTED, Question, lines_of, pass_on, ssh_command
 from tests.support.files import write_program
 
 SPEC = """\
@@ -116,7 +116,7 @@ def test_following_ignores_a_damaged_file_and_names_it(tmp_path: Path, host: Pat
 def test_where_nothing_is_collected_no_other_journal_is_read(tmp_path: Path, host: Path, follow: bool) -> None:
     done = run_there(tmp_path, host / "gone", Question(follow=follow))
 
-    assert done.returncode != 0
+    assert done.returncode == NOTHING_COLLECTED
     assert done.stdout == ""
 
 

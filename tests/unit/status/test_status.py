@@ -383,6 +383,12 @@ class TestComponents:
         }
         assert document["nodes"][0]["differences"] == ["/etc/x was removed"]
 
+    def test_exporters_without_tls_wait_for_the_monitoring_host_and_nothing_has_changed(self) -> None:
+        clear = {**IN_STEP, "stale": ["exporters"], "digests": ["a" * 64, "in clear"]}
+        (note,) = status(outcome({"gpu01": self.with_others(monitoring=clear)})).findings
+
+        assert note.message.startswith("monitoring: exporters without TLS until the monitoring host")
+
     def test_what_a_deploy_left_out_is_a_note_and_no_fault(self) -> None:
         without = {**IN_STEP, "left_out": [{"what": "Grafana", "message": "cannot fetch x"}]}
         result = status(outcome({"ctl1": self.with_others(monitoring=without)}))

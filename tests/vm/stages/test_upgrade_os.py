@@ -54,7 +54,7 @@ def test_a_newer_kernel_is_installed_after_the_job_and_booted_by_slurm(cluster: 
     boot = cluster.root(CONTROLLER, "cat /proc/sys/kernel/random/boot_id")
     assert before != kernel
 
-    plan = cluster.parsed("upgrade", "os", "--plan", "--limit", NODE)
+    plan = cluster.parsed("upgrade", "os", "--check", "--limit", NODE)
     with running_job(cluster, NODE) as job, working(cluster, "upgrade", "os", "--limit", NODE, "--yes") as upgrade:
         wait_until(
             f"{NODE} is drained and its job continues",
