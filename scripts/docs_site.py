@@ -1,4 +1,5 @@
-"""MkDocs hooks: links into the repository lead to its pages, if it is known, and tables fit a narrow screen."""
+"""MkDocs hooks: links into the repository lead to its pages, if it is known, tables fit a narrow screen, and each page
+has a description for search and link previews."""
 
 from __future__ import annotations
 
@@ -6,6 +7,8 @@ import posixpath
 import re
 from typing import Any
 
+# what a search page shows
+LONGEST = 180
 _LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<target>(?:\.\./)+[^)#\s]*)(?P<anchor>[^)]*)\)")
 _TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
 _HEADER = re.compile(r"<th[^>]*>(.*?)</th>", re.DOTALL)
@@ -22,12 +25,28 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, **_unused: Any) -
         text = match["text"]
         return f"[{text}]({config.repo_url}/blob/main/{path}{match['anchor']})" if config.repo_url else text
 
+    page.meta.setdefault("description", description(markdown))
     return _LINK.sub(address, markdown)
+
+
+def description(markdown: str) -> str:
+    """The first paragraph of a page without marks, cut at a word."""
+    paragraphs = [part for part in markdown.split("\n\n") if part[:1].isalnum() or part[:1] in "`[*"]
+    text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", " ".join((paragraphs or [""])[0].split()))
+    text = re.sub(r"[`*]", "", text)
+    return text if len(text) <= LONGEST else text[:LONGEST].rsplit(" ", 1)[0] + " …"
 
 
 def on_page_content(html: str, **_unused: Any) -> str:
     """Give each cell its column's header, which stylesheets show where cells stand below each other."""
     return _TABLE.sub(lambda match: _labelled(match[0]), html)
+
+
+def on_post_page(output: str, **_unused: Any) -> str:
+    """Name the dialog of the search, which the theme leaves without a name."""
+    return output.replace(
+        'data-md-component="search" role="dialog"', 'data-md-component="search" role="dialog" aria-label="Search"'
+    )
 
 
 def _labelled(table: str) -> str:

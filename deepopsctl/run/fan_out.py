@@ -155,7 +155,7 @@ class _Asked:
         return taken > limit_s and taken - starved_s(self._process.pid) > limit_s
 
     def _has_exited(self) -> bool:
-        # it is not waited for yet, so that it can be asked how it was
+        # without reaping it, so that the kernel still has its counts
         if os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
             return False
         self._starved_s = starved_s(self._process.pid)

@@ -109,7 +109,7 @@ class RunRequest:
     claim: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
 
     def for_nodes(self, cluster: Cluster) -> RunRequest:
-        """The request with the connections that its number of nodes allows; what is no list of nodes may be all."""
+        """The request with the connections that its number of nodes allows; a group may be all of them."""
         every, limit = {node.name for node in cluster.nodes}, set(filter(None, self.limit.split(",")))
         count = len(limit) if limit and limit <= every else len(every)
         kept = {key: value for key, value in self.ssh.items() if key != "ControlPersist"}

@@ -17,7 +17,8 @@ def find_page(word: str, names: Iterable[str]) -> tuple[str, str]:
     """The page and the anchor ('' for none) of `docs/operate/backup.md#a-part`, `operate/backup` or `backup`."""
     known = list(names)
     name, _, anchor = word.removeprefix("docs/").partition("#")
-    name = name.removesuffix(".md")
+    # llms.txt has addresses of the site
+    name = name.removesuffix(".md").removesuffix("/")
     fitting = [each for each in known if each == name] or [each for each in known if each.rpartition("/")[2] == name]
     if len(fitting) == 1:
         return fitting[0], anchor

@@ -171,3 +171,21 @@ def test_the_collection_wants_the_ansible_that_the_package_wants() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
     assert f"ansible-core{runtime['requires_ansible']}" in project["dependencies"]
+
+
+def test_the_execution_environment_has_what_the_package_has() -> None:
+    made = yaml.safe_load((ROOT / "containers" / "execution-environment.yml").read_text(encoding="utf-8"))
+    needs = made["dependencies"]
+    galaxy = yaml.safe_load((ROOT / "galaxy.yml").read_text(encoding="utf-8"))
+
+    assert {needs["ansible_core"]["package_pip"], needs["ansible_runner"]["package_pip"]} <= set(DEPENDENCIES)
+    (collection,) = needs["galaxy"]["collections"]
+    assert collection["name"].endswith(f"/{galaxy['namespace']}-{galaxy['name']}-{deepopsctl.__version__}.tar.gz")
+
+
+def test_the_images_context_has_what_its_containerfile_copies() -> None:
+    text = (ROOT / "containers" / "Containerfile").read_text(encoding="utf-8")
+    (copied,) = re.findall(r"^COPY (.*) /opt", text, re.MULTILINE)
+    allowed = re.findall(r"^!(.*)$", (ROOT / ".dockerignore").read_text(encoding="utf-8"), re.MULTILINE)
+
+    assert [name.rstrip("/") for name in copied.split()] == allowed

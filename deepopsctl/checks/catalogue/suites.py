@@ -13,6 +13,7 @@ from deepopsctl.checks.catalogue.monitoring import MONITORING, PER_NODE as MONIT
 from deepopsctl.checks.catalogue.smoke import SMOKE
 from deepopsctl.checks.catalogue.storage import STORAGE
 from deepopsctl.checks.catalogue.training import PER_NODE as TRAINING_PER_NODE, TRAINING
+from deepopsctl.checks.catalogue.web import WEB
 from deepopsctl.checks.suites import EXPLICIT, LOCAL, SUITES
 
 # checks that any suite may make on a node
@@ -20,7 +21,8 @@ _ANY = {name: SMOKE[name] for name in ("reachable", "suite-ran")}
 _TABLES: dict[str, dict[str, Entry]] = {
     "smoke": SMOKE, "gpu": _ANY | GPU, "storage": _ANY | STORAGE, "environment": _ANY | ENVIRONMENT,
     "monitoring": _ANY | MONITORING, "burnin": _ANY | BURNIN, "ha": _ANY | HA,
-    "containers": _ANY | CONTAINERS, "hpc": _ANY | HPC, "training": _ANY | TRAINING, LOCAL: _ANY, DOCTORS_SUITE: DOCTOR,
+    "containers": _ANY | CONTAINERS, "hpc": _ANY | HPC, "training": _ANY | TRAINING, "web": _ANY | WEB,
+    LOCAL: _ANY, DOCTORS_SUITE: DOCTOR,
 }  # fmt: skip
 
 # checks made on every node (or every compute node): the columns of the report's matrix

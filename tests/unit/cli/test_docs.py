@@ -24,7 +24,7 @@ from deepopsctl.text.pages import section, slug, title_of
 from deepopsctl.text.sections import ClusterFile
 from tests.support.paths import ROOT
 
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+PAGES = (ROOT / "README.md", ROOT / "docs" / "llms.txt", *sorted((ROOT / "docs").rglob("*.md")))
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\w*)\n(?P<text>.*?)^(?P=indent)```", re.MULTILINE | re.DOTALL)
 _LINE = re.compile(
     r"^ *(?:\w+\$ |\$ )?(?P<line>(?:DEEPOPSCTL_\w+=\S+ )?deepopsctl (?!with |turns |does )(?:.*\\\n)*.*)$", re.MULTILINE

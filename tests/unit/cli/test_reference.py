@@ -72,7 +72,7 @@ def test_every_variable_of_an_option_is_named_as_the_page_says(name: str, comman
             assert variable == f"DEEPOPSCTL_{name}_{word}".upper().replace(" ", "_").replace("-", "_")
 
 
-def test_the_made_parts_of_both_pages_are_current() -> None:
+def test_the_made_parts_of_the_pages_and_llms_are_current() -> None:
     script = str(ROOT / "scripts" / "reference-pages")
     done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True)
 

@@ -63,12 +63,10 @@ def names(expected: dict[str, str], seconds: float = 5) -> dict[str, Any]:
     listed = {name: addresses for name, addresses in in_hosts().items() if name in expected}
     resolved, silent = resolve_all([name for name in expected if name not in listed], seconds)
     answers = {**listed, **resolved}
-    otherwise = {
-        name: found for name, found in answers.items() if found and expected[name] and expected[name] not in found
-    }
+    otherwise = {name: own for name, own in answers.items() if own and expected[name] and expected[name] not in own}
     return {
         "asked": len(expected),
-        "unresolved": [name for name, found in answers.items() if not found],
+        "unresolved": [name for name, own in answers.items() if not own],
         "silent": silent,
         "otherwise": otherwise,
         "called": reverse(expected),
@@ -84,12 +82,12 @@ def in_hosts(hosts: str = "/etc/hosts", switch: str = "/etc/nsswitch.conf") -> d
     sources = next((line.split()[1:] for line in read(switch).splitlines() if line.startswith("hosts:")), [])
     if sources[:1] != ["files"]:
         return {}
-    found: dict[str, list[str]] = {}
+    addresses_of: dict[str, list[str]] = {}
     for line in read(hosts).splitlines():
         address, *names = line.partition("#")[0].split() or [""]
         for name in set(names):
-            found.setdefault(name, []).append(address)
-    return {name: listed for name, listed in found.items() if len(listed) == 1 and _is_address(listed[0])}
+            addresses_of.setdefault(name, []).append(address)
+    return {name: listed for name, listed in addresses_of.items() if len(listed) == 1 and _is_address(listed[0])}
 
 
 def _is_address(text: str) -> bool:
