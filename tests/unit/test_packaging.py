@@ -166,13 +166,6 @@ def test_targets_that_the_makefile_documents_are_phony() -> None:
     assert {line.split()[0] for line in shown.stdout.splitlines()} == set(phony)
 
 
-def test_the_collection_wants_the_ansible_that_the_package_wants() -> None:
-    runtime = yaml.safe_load((ROOT / "meta" / "runtime.yml").read_text(encoding="utf-8"))
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-
-    assert f"ansible-core{runtime['requires_ansible']}" in project["dependencies"]
-
-
 def test_the_execution_environment_has_what_the_package_has() -> None:
     made = yaml.safe_load((ROOT / "containers" / "execution-environment.yml").read_text(encoding="utf-8"))
     needs = made["dependencies"]
@@ -189,3 +182,10 @@ def test_the_images_context_has_what_its_containerfile_copies() -> None:
     allowed = re.findall(r"^!(.*)$", (ROOT / ".dockerignore").read_text(encoding="utf-8"), re.MULTILINE)
 
     assert [name.rstrip("/") for name in copied.split()] == allowed
+
+
+def test_the_collection_wants_the_ansible_that_the_package_wants() -> None:
+    runtime = yaml.safe_load((ROOT / "meta" / "runtime.yml").read_text(encoding="utf-8"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+    assert f"ansible-core{runtime['requires_ansible']}" in project["dependencies"]
