@@ -47,8 +47,8 @@ sys.path.insert(0, "/tmp/program")
 names = json.load(open("/conf/names.json"))
 batch = int(sys.argv[1])
 
-def run(*argv, **options):
-    return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=900, **options).stdout
+def output_of(*argv):
+    return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=900).stdout
 
 def now():
     return time.monotonic()
@@ -132,11 +132,11 @@ result["slurmd_mib"] = share[len(share) // 2]
 with open("/etc/slurm/slurm.conf", "a") as stream:
     stream.write("MaxJobCount=12345\\n")
 begin = now()
-run("scontrol", "reconfigure")
+output_of("scontrol", "reconfigure")
 result["new_conf_s"] = round(now() - begin + until(has("MaxJobCount=12345")), 1)
 until(all_idle())
 begin = now()
-lines = run("srun", "-N", str(len(names)), "--export=NONE", "/bin/hostname").split()
+lines = output_of("srun", "-N", str(len(names)), "--export=NONE", "/bin/hostname").split()
 assert sorted(lines) == sorted(names), len(lines)
 result["job_on_all_s"] = round(now() - begin, 1)
 until(all_idle())
@@ -153,11 +153,11 @@ while todo:
     part, todo = todo[:batch], todo[batch:]
     one = now()
     listed = ",".join(part)
-    run("scontrol", "update", "nodename=" + listed, "state=drain", "reason=deepopsctl: node upgrade")
+    output_of("scontrol", "update", "nodename=" + listed, "state=drain", "reason=deepopsctl: node upgrade")
     until(lambda: all(states()[name] == "drain" for name in part))
     stop(part)
     start(part)
-    run("scontrol", "update", "nodename=" + listed, "state=resume")
+    output_of("scontrol", "update", "nodename=" + listed, "state=resume")
     until(all_idle(part))
     batches, longest = batches + 1, max(longest, now() - one)
 all_s = round(now() - begin, 1)

@@ -9,4 +9,4 @@ HA = "ha"
 # the site's own
 LOCAL = "local"
 # load or interrupt the cluster, or do what the site wrote: only where they are listed, never part of `all`
-EXPLICIT = (BURNIN, "containers", HA, "hpc", LOCAL, "training", "web")
+EXPLICIT = (BURNIN, "containers", HA, "hpc", LOCAL, "network", "training", "web")

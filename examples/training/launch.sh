@@ -7,6 +7,8 @@ cores=$(nproc)
 python=$(command -v python || command -v python3)
 # the cores of the job are shared by its processes; without this each of them would use all
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((cores > processes ? cores / processes : 1))}
+# DeepSpeed compiles parts of itself: on this node's disk, not in a home that all nodes share
+export TORCH_EXTENSIONS_DIR=${TORCH_EXTENSIONS_DIR:-${SLURM_TMPDIR:-/tmp/$USER}/torch-extensions}
 
 if [ -n "$ALONE" ] || [ "${SLURM_JOB_NUM_NODES:-1}" -eq 1 ]; then
     exec "$python" -m torch.distributed.run --nnodes=1 --nproc-per-node="$processes" --master-addr=127.0.0.1 \

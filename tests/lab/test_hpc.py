@@ -13,7 +13,7 @@ NODES = ("cn01", "cn02")
 BOTH = "cn[01-02]"
 # two nodes that share the cores of one machine are not equally fast at any time
 DECLARED = """\
-user_environment_packages: [hpcc]
+environment_packages_more: [hpcc]
 validate_hpc_memory_share: 0.005
 validate_hpc_share: 0.4
 """

@@ -182,3 +182,10 @@ def test_the_images_context_has_what_its_containerfile_copies() -> None:
     allowed = re.findall(r"^!(.*)$", (ROOT / ".dockerignore").read_text(encoding="utf-8"), re.MULTILINE)
 
     assert [name.rstrip("/") for name in copied.split()] == allowed
+
+
+def test_the_collection_wants_the_ansible_that_the_package_wants() -> None:
+    runtime = yaml.safe_load((ROOT / "meta" / "runtime.yml").read_text(encoding="utf-8"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+    assert f"ansible-core{runtime['requires_ansible']}" in project["dependencies"]

@@ -105,11 +105,14 @@ def validate(ctx: click.Context, /, suites: tuple[str, ...], *, as_json: bool, *
 
     `containers` starts containers in jobs, many at the same time; it is never part of `all` and must be named.
 
+    `network` compares links and ports of compute nodes, and measures between pairs of them; it must be named.
+
     `hpc` measures each idle node and all together with HPL, STREAM and more of HPC Challenge; it must be named.
 
     `training` trains a small model on each idle node and on all of them together; it must be named.
 
-    `local` runs the executables of checks.d in the cluster directory, on nodes and in jobs; it must be named.
+    `local` runs the executables of checks.d in the cluster directory, on nodes and in jobs, and suites of ReFrame; it
+    must be named.
 
     `burnin` loads all idle nodes for --duration, behind all other jobs in the queue; it is never part of `all` and must
     be named.

@@ -20,7 +20,7 @@ from .hpcc import Summary
 Request = dict[str, Any]
 OwnResult = dict[str, Any]
 Rates = list[dict[str, Any]]
-HINT = "hpcc is not installed: user_environment_packages: [hpcc, libopenblas0-pthread], and deploy environment"
+HINT = "hpcc is not installed: environment_packages_more: [hpcc], and deploy environment"
 # one thread of the linear algebra for each process
 _ENVIRONMENT = "--export=ALL,OMP_NUM_THREADS=1,OPENBLAS_NUM_THREADS=1,OMPI_MCA_btl_base_warn_component_unused=0"
 

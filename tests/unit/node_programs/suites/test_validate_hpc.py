@@ -62,4 +62,4 @@ def test_the_matrix_takes_the_share_of_the_memory_in_whole_blocks() -> None:
 def test_where_it_is_not_installed_the_setting_is_told() -> None:
     check = main._verdict("hpc-node", "cn01", Outcome("ended", 1, "", "hpcc is not installed\nsrun: error"), None)
 
-    assert (check["status"], "user_environment_packages" in check["message"]) == ("skip", True)
+    assert (check["status"], "environment_packages_more" in check["message"]) == ("skip", True)
