@@ -88,8 +88,14 @@ def run_cell(page: Page) -> str:
 
 def stop_notebook(page: Page) -> None:
     page.goto(f"https://{HOST}/hub/home")
-    page.get_by_role("button", name="Stop My Server").click()
-    page.get_by_role("button", name="Start My Server").wait_for()
+    for _ in range(20):
+        # the page's script may not have the button yet
+        with suppress(SlowError):
+            page.get_by_role("button", name="Stop My Server").click(timeout=5_000)
+        with suppress(SlowError):
+            page.get_by_role("button", name="Start My Server").wait_for(timeout=10_000)
+            return
+    raise AssertionError("the notebook does not stop")
 
 
 def submit(cluster: LabCluster, user: str, options: str) -> str:
