@@ -36,7 +36,7 @@ def main() -> int:
         return 1
     # kernels have sockets in it, whose paths can't be long
     place = tempfile.gettempdir()
-    directory = tempfile.mkdtemp(prefix="notebook-", dir=place if len(place) <= LONGEST else "/tmp")  # noqa: S108 (0700)
+    directory = tempfile.mkdtemp(prefix="notebook-", dir=place if len(place) <= LONGEST else "/tmp")  # noqa: S108 (its mode is 0700)
     try:
         return serve(port, answer, directory)
     finally:
@@ -82,7 +82,7 @@ def introduce(port: int) -> dict[str, str]:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
     for left in reversed(range(TRIES)):
         try:
-            with opener.open(urllib.request.Request(url, body, headers), timeout=30) as response:  # noqa: S310 (https)
+            with opener.open(urllib.request.Request(url, body, headers), timeout=30) as response:  # noqa: S310 (the scheme is https)
                 answer: dict[str, str] = json.load(response)
                 return answer
         except OSError:
