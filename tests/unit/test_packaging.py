@@ -176,6 +176,12 @@ def test_the_execution_environment_has_what_the_package_has() -> None:
     assert collection["name"].endswith(f"/{galaxy['namespace']}-{galaxy['name']}-{deepopsctl.__version__}.tar.gz")
 
 
+def test_the_images_make_no_variables_of_facts() -> None:
+    """A fact slurm_confinement is not the setting of that name."""
+    for name in ("Containerfile", "execution-environment.yml"):
+        assert "ENV ANSIBLE_INJECT_FACT_VARS=False " in (ROOT / "containers" / name).read_text(encoding="utf-8")
+
+
 def test_the_images_context_has_what_its_containerfile_copies() -> None:
     text = (ROOT / "containers" / "Containerfile").read_text(encoding="utf-8")
     (copied,) = re.findall(r"^COPY (.*) /opt", text, re.MULTILINE)
