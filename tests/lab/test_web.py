@@ -112,6 +112,8 @@ def test_a_cell_in_jupyterlab_sees_what_its_job_has(cluster: LabCluster, browser
     with logged_in(cluster, browser, "alice") as page:
         start_notebook(page, "alice", "a100")
         try:
+            # without what an earlier session had open
+            page.goto(f"https://{HOST}/user/alice/lab?reset")
             page.get_by_role("button", name="Python 3").first.click()
             page.locator(".jp-Notebook .cm-content").first.click()
             page.keyboard.insert_text(CELL)
