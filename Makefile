@@ -9,6 +9,7 @@ LAB ?= quickstart
 CLUSTER ?= lab-cluster
 SCENARIO ?= default
 OS ?= debian13
+IMAGE ?= localhost/deepopsctl
 # where codespell looks for words that are not used here
 WORDS := deepopsctl plugins roles playbooks group_vars inventory molecule scripts benchmarks docs README.md CONTRIBUTING.md SECURITY.md Makefile
 # their names have no ending by which linters would find them
@@ -18,7 +19,7 @@ SHELL_SCRIPTS = $$(grep -slE '^\#!.*(/|env )(ba)?sh$$' .ci/run scripts/*)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help lock lowest release tools tools-test tools-vm box vms vms-down vm-daemons-down venv quickstart quickstart-down test test-all molecule lint sanity types docs unit mutation qemu test-vm test-vm-down bench bench-monitoring clean
+.PHONY: help lock lowest release tools tools-test tools-vm box vms vms-down vm-daemons-down venv quickstart quickstart-down test test-all molecule lint sanity types docs site unit dist image mutation qemu test-vm test-vm-down bench bench-monitoring clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -60,6 +61,14 @@ quickstart-down: ## Remove the lab and cluster directory of quickstart (LAB, CLU
 	@$(BIN)/deepopsctl lab down --name "$(LAB)"
 	@rm -rf "$(CLUSTER)"
 
+dist: venv ## Wheel and collection of this checkout, in dist/
+	@rm -rf dist
+	@$(BIN)/python -m build --wheel --no-isolation --outdir dist . >/dev/null
+	@$(BIN)/ansible-galaxy collection build --output-path dist
+
+image: dist ## The container image of deepopsctl (docs/operate/execution-environment.md): IMAGE, IMAGE_OPTIONS
+	@podman build --file containers/Containerfile --tag "$(IMAGE)" $(IMAGE_OPTIONS) .
+
 tools-vm: ## Install what virtual machines need (Vagrant, libvirt, QEMU) and see that libvirt runs
 	@scripts/install-tools-vm
 
@@ -95,6 +104,10 @@ types: venv ## mypy, strict, also for the collection and the tests
 docs: venv ## The documentation as a site in site/; a link that leads nowhere is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
+site: venv ## Every page in a browser: what axe-core calls serious, light and dark; cut commands; a telephone's width
+	@DEEPOPSCTL_TOOLS="chromium chromium-driver npm" scripts/install-tools
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python scripts/check-site
+
 unit: tools-test venv ## The tests that need no lab and no virtual machine
 	$(BIN)/pytest -m "not lab and not vm and not qemu" tests
 
@@ -129,6 +142,7 @@ bench: tools venv ## Deploy times against a bare parallel-ssh floor, the time of
 	$(BIN)/python -m benchmarks.node_add
 	$(BIN)/python -m benchmarks.played_nodes
 	$(BIN)/python -m benchmarks.large_slurm
+	$(BIN)/python -m benchmarks.many_slurmd
 
 bench-monitoring: tools venv ## What monitoring costs a compute node, and a Prometheus of 1,000 simulated nodes
 	$(BIN)/python -m benchmarks.monitoring_node

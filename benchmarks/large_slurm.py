@@ -10,10 +10,12 @@ which nothing listens. Printed are seconds of each step, the largest memory of s
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -76,7 +78,7 @@ def main() -> None:
     parser.add_argument("--sizes", default="1000,10000")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    image = _with_slurm(ensure_image(Recipe.for_os("debian13", own_mirror()), print))
+    image = with_slurm(ensure_image(Recipe.for_os("debian13", own_mirror()), print), PACKAGES)
     costs = []
     for size in options.sizes.split(","):
         costs.append(_measured(int(size), image))
@@ -90,20 +92,20 @@ def _measured(size: int, image: str) -> Cost:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         begin = time.monotonic()
-        texts = _rendered(size, directory)
-        rendered = round(time.monotonic() - begin, 1)
+        texts = rendered(_spec(size), directory)
+        rendered_s = round(time.monotonic() - begin, 1)
         for file in FILES:
             (directory / file).write_text(texts[file], encoding="utf-8")
-        (directory / "slurm.conf").write_text(_alone(texts["slurm.conf"]), encoding="utf-8")
-        answer = json.loads(_in_container(image, directory).splitlines()[-1])
+        (directory / "slurm.conf").write_text(without(texts["slurm.conf"], LEFT_OUT), encoding="utf-8")
+        answer = json.loads(in_container(image, directory, PROGRAM).splitlines()[-1])
     if answer["nodes"] != size + 1:
         raise SystemExit(f"slurmctld knows {answer['nodes']} nodes, not {size + 1}")
-    return Cost(size, rendered, len(texts["slurm.conf"]), answer["steps"], answer["memory_mib"])
+    return Cost(size, rendered_s, len(texts["slurm.conf"]), answer["steps"], answer["memory_mib"])
 
 
-def _rendered(size: int, directory: Path) -> dict[str, str]:
+def rendered(spec: str, directory: Path) -> dict[str, str]:
     """The files of the role, as in tests/roles; answers are variables of the hosts, not facts: one loop less."""
-    case = Case(spec=_spec(size), version=DEBIAN13, reports={})
+    case = Case(spec=spec, version=DEBIAN13, reports={})
     (directory / "clusters").mkdir()
     (directory / "ansible").mkdir()
     (directory / "ansible" / "roles").symlink_to(ROOT / "roles")
@@ -137,32 +139,34 @@ def _spec(size: int) -> str:
     ))  # fmt: skip
 
 
-def _alone(conf: str) -> str:
+def without(conf: str, keys: tuple[str, ...]) -> str:
     """slurm.conf without what needs the other daemons and files of a cluster."""
-    return "".join(f"{line}\n" for line in conf.splitlines() if not line.startswith(LEFT_OUT))
+    return "".join(f"{line}\n" for line in conf.splitlines() if not line.startswith(keys))
 
 
-def _in_container(image: str, directory: Path) -> str:
+def in_container(image: str, directory: Path, program: str, *options: str, arguments: Sequence[str] = ()) -> str:
+    """What a program prints that finds munge, and the files of `directory` in /etc/slurm."""
     prepare = (
         "set -e; cp /conf/*.conf /etc/slurm/;"
         "mkdir -p /run/munge /var/lib/slurm/slurmctld /var/log/slurm /run/slurmctld;"
         "chown munge /run/munge; chown -R slurm /var/lib/slurm /var/log/slurm /run/slurmctld;"
-        'su -s /bin/sh munge -c /usr/sbin/munged; exec python3 -c "$PROGRAM"'
+        'su -s /bin/sh munge -c /usr/sbin/munged; exec python3 -c "$PROGRAM" "$@"'
     )
     argv = ["podman", "--runtime", "runc", "run", "--rm", "--hostname=ctl1", "--entrypoint=",
-            "--ulimit=nofile=4096:4096", "--ulimit=nproc=4096:4096", "--env", f"PROGRAM={PROGRAM}",
-            "--volume", f"{directory}:/conf:ro", image, "bash", "-c", prepare]  # fmt: skip
+            "--ulimit=nofile=4096:4096", "--ulimit=nproc=4096:4096", "--env", f"PROGRAM={program}", *options,
+            "--volume", f"{directory}:/conf:ro", image, "bash", "-c", prepare, "bash", *arguments]  # fmt: skip
     done = subprocess.run(argv, capture_output=True, text=True, timeout=3600)
     if done.returncode:
         raise SystemExit(done.stdout + done.stderr)
     return done.stdout
 
 
-def _with_slurm(image: str) -> str:
-    """The image with slurmctld's packages; the same one each time."""
-    name = f"deepopsctl-large:{image.rsplit('-', 1)[1]}"
+def with_slurm(image: str, packages: Sequence[str]) -> str:
+    """The image with these packages; the same one each time."""
+    key = hashlib.sha256(" ".join(packages).encode()).hexdigest()[:8]
+    name = f"deepopsctl-large:{image.rsplit('-', 1)[1]}-{key}"
     if subprocess.run(["podman", "image", "exists", name]).returncode:
-        build = f"FROM {image}\nRUN apt-get update && apt-get install -y --no-install-recommends {' '.join(PACKAGES)}\n"
+        build = f"FROM {image}\nRUN apt-get update && apt-get install -y --no-install-recommends {' '.join(packages)}\n"
         subprocess.run(
             ["podman", "--runtime", "runc", "build", "--network=host", "-t", name, "-"],
             input=build,

@@ -30,9 +30,10 @@ def content_dir(override: Path | None = None) -> Path:
 
 
 def pages(content: Path | None = None) -> dict[str, Path]:
-    """The pages of the documentation by name: `operate/backup`."""
+    """The pages of the documentation by name: `operate/backup`; `llms` is the list of all for programs."""
     root = (content or content_dir()) / "docs"
-    return {path.relative_to(root).with_suffix("").as_posix(): path for path in sorted(root.rglob("*.md"))}
+    files = sorted([*root.rglob("*.md"), *root.glob("*.txt")])
+    return {path.relative_to(root).with_suffix("").as_posix(): path for path in files}
 
 
 def playbook(name: str, content: Path | None = None) -> Path:

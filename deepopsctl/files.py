@@ -7,7 +7,7 @@ import hashlib
 import os
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -42,6 +42,12 @@ def _replace(target: Path, text: str, mode: int) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def user_cache(environment: Mapping[str, str], name: str) -> Path:
+    """Where this user keeps what can be made again."""
+    base = environment.get("XDG_CACHE_HOME") or str(Path(environment.get("HOME", "~")).expanduser() / ".cache")
+    return Path(base) / "deepopsctl" / name
 
 
 def read_file(path: Path, limit: int = -1) -> bytes:

@@ -15,7 +15,7 @@ import click
 from deepopsctl.checks.check import totals
 from deepopsctl.cli.execute import run_request
 from deepopsctl.cli.main import Settings
-from deepopsctl.cli.output import emit_json, info, show_problem
+from deepopsctl.cli.output import emit_json, info, show_problem, table
 from deepopsctl.cli.passwords import Passwords, read_passwords, terminable
 from deepopsctl.cli.views.run import failure_lines, node_table, show_progress, shown_path
 from deepopsctl.cluster.directory import ClusterDir
@@ -77,7 +77,7 @@ class Console:
         """Run with progress; failures are shown at once."""
         from deepopsctl.run.runner import run_playbooks
 
-        with show_progress(len(hosts), self.verbosity) as watch:
+        with show_progress(len(hosts), self.verbosity, check=request.check) as watch:
             outcome = run_playbooks(request, watch)
         for line in failure_lines(outcome.summary.failures):
             info(line)
@@ -85,7 +85,7 @@ class Console:
 
     def set_up_ssh(self, cluster: Cluster, nodes: tuple[Node, ...], accept: frozenset[str]) -> SetupResult:
         """`ssh setup` of these nodes, with its table."""
-        from deepopsctl.ssh.results import table_lines
+        from deepopsctl.ssh.results import HEADER, table_rows
         from deepopsctl.ssh.setup import SetupRequest, run_setup
 
         as_user = replace(cluster, access=replace(cluster.access, user=self.user or cluster.access.user))
@@ -96,7 +96,7 @@ class Console:
         if nodes:
             self.info(f"ssh: log in to {', '.join(node.name for node in nodes)}")
         result = run_setup(request, lambda _: None)
-        for line in table_lines(result)[1:]:
+        for line in table(HEADER, table_rows(result), indent=2)[1:]:
             info(f"  {line}")
         for warning in result.warnings:
             info(click.style("warning: ", fg="yellow") + warning)

@@ -8,6 +8,7 @@ from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
+from types import MethodType
 from typing import Any, TypeVar
 
 import click
@@ -184,11 +185,36 @@ console_options = together(yes_option, confirm_option, json_option)
 workflow_options = together(connection_options, console_options)
 
 
+# of --help, for a command with many options; those that are in none come first
+_SECTIONS = {
+    "Login": ("--ask-pass", "--ask-become-pass", "--user", "--password-file", "--identity"),
+    "Run": ("--timeout", "--forks", "--keep-runs", "--break-lock", "--replace-newer", "--hold-waiting"),
+    "Questions and output": ("--yes", "--confirm", "--json", "--junit", "--html", "--help"),
+}
+_MANY = 9
+
+
+def _format_options(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    records = [(param, record) for param in command.get_params(ctx) if (record := param.get_help_record(ctx))]
+    titles = {name: title for title, names in _SECTIONS.items() for name in names} if len(records) > _MANY else {}
+    for title in ("Options", *_SECTIONS):
+        rows = [row for param, row in records if titles.get(max(param.opts, key=len), "Options") == title]
+        if rows:
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+
 def accept_after_subcommand(command: click.Command) -> click.Command:
     """Let a command, and those below it, take -C and -v as well, unless it has such an option of its own."""
+    if not isinstance(command, click.Group):
+        command.format_options = MethodType(_format_options, command)  # type: ignore[method-assign]  # of any class
     if isinstance(command, click.Group):
         for name, child in command.commands.items():
             command.commands[name] = accept_after_subcommand(child)
+    for parameter in command.params:
+        if isinstance(parameter.type, click.IntRange) and not parameter.metavar:
+            # its range stands at the end of its help
+            parameter.metavar = "NUMBER"
     own_options = {word for parameter in command.params for word in parameter.opts}
     for option in _options():
         if not own_options & set(option.opts):

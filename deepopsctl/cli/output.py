@@ -21,16 +21,20 @@ from deepopsctl.errors import DeepOpsError, InputError, Problem
 from deepopsctl.model.json_objects import SCHEMA, Answer, Fault, Refusal
 from deepopsctl.text.printable import coloured, printable
 
+# characters of a message: one of 60,000 pushes everything else away
+_LONGEST = 4000
 # of many similar problems
 _FEW = 10
 # a word with a digit or a dot in it: a line, an address, a node
 _VARYING = re.compile(r"[^\s:;,]*[0-9.][^\s:;,]*")
 # a command of ours that takes -C, as messages write it; and a page, which an installed package has elsewhere
-_COMMAND = re.compile(r"(`|next: )deepopsctl (?=[a-z])(?!init\b|lab\b|docs (?:show|schema)\b)")
+_COMMAND = re.compile(r"(`|next: |, then )deepopsctl (?=[a-z])(?!init\b|lab\b|docs (?:show|schema)\b)")
 _PAGE = re.compile(r"`?(?<![\w./-])docs/(?P<page>(?:[a-z0-9-]+/)*[a-z0-9-]+)\.md(?P<anchor>#[a-z0-9-]+)?`?")
 # of a column that wraps; and where it may do so
-_NARROWEST = 12
+_NARROWEST, _LONGEST_WORD = 12, 32
 _PIECES = re.compile(r"[^\s,]*,?\s*")
+# of a message; a command is one of them, in backticks or at the end
+_WORDS = re.compile(r"[^\s`]*`[^`]*`[^\s`]*|deepopsctl .*$|\S+")
 # what json.dumps lets pass, and a terminal obeys
 _CONTROL = re.compile("[\x7f-\x9f\ud800-\udfff\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
@@ -86,9 +90,15 @@ def _pattern(problem: Problem) -> tuple[str, ...]:
     return tuple(_VARYING.sub("#", text) for text in (problem.where, problem.message, problem.hint))
 
 
+def capped(text: str) -> str:
+    """A text as a person can read it: the end of a long one, which has the reason. JSON has all."""
+    more = len(text) - _LONGEST
+    return f"... ({more:,} characters before: --json)\n{text[-_LONGEST:]}" if more > 0 else text
+
+
 def show_problem(message: str, hint: str = "") -> None:
     """One `error:` line and its `hint:` line."""
-    info(click.style("error: ", fg="red", bold=True) + printable(message))
+    info(click.style("error: ", fg="red", bold=True) + printable(capped(message)))
     if hint:
         info(click.style("hint: ", fg="cyan") + printable(hint))
 
@@ -106,8 +116,27 @@ def pasteable(text: str) -> str:
 
 
 def info(text: str) -> None:
-    """Print a message for people, on stderr: its commands can be pasted."""
-    note(pasteable(text))
+    """Print a message for people, on stderr: its commands can be pasted, and a terminal breaks no word of it."""
+    note(filled(pasteable(text), get_terminal_size((0, 0)).columns if sys.stderr.isatty() else 0))
+
+
+def filled(text: str, width: int) -> str:
+    """A text whose lines fit; commands stay whole, for a terminal joins what it broke itself. 0 leaves it as it is."""
+    return "\n".join(_filled(line, width) if width else line for line in text.split("\n"))
+
+
+def _filled(line: str, width: int) -> str:
+    if len(click.unstyle(line)) <= width:
+        return line
+    indent = " " * (len(line) - len(line.lstrip()))
+    lines = [""]
+    for word in _WORDS.findall(line):
+        longer = f"{lines[-1]} {word}" if lines[-1] else f"{indent}{'    ' if len(lines) > 1 else ''}{word}"
+        if lines[-1] and len(click.unstyle(longer)) > width:
+            lines.append(f"{indent}    {word}")
+        else:
+            lines[-1] = longer
+    return "\n".join(lines)
 
 
 def note(text: str) -> None:
@@ -142,14 +171,21 @@ def color() -> bool | None:
 
 
 def table(
-    header: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = (), width: int | None = None
+    header: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    right: Iterable[int] = (),
+    width: int | None = None,
+    indent: int = 0,
 ) -> list[str]:
-    """Aligned columns; those in `right` hold numbers. In a terminal, the widest of the others wrap to its width."""
+    """Aligned columns; those in `right` hold numbers. In a terminal, the widest of the others wrap to its width.
+
+    `indent` is what the caller puts before each line.
+    """
     lines = [list(header), *(list(row) for row in rows)]
     numbers = frozenset(right)
     # 0 where the output goes into a pipe or a file: a row is a line there
     room = get_terminal_size((0, 0)).columns if width is None else width
-    widths = _widths(lines, numbers, room)
+    widths = _widths(lines, numbers, max(room - indent, 0))
     return [
         "  ".join(
             cell.rjust(size) if column in numbers else cell.ljust(size)
@@ -161,12 +197,18 @@ def table(
 
 
 def _widths(lines: Sequence[Sequence[str]], numbers: Collection[int], room: int) -> list[int]:
-    """Of each column what its cells need, or what the widest ones may have in this room."""
+    """Of each column what its cells need, or what the widest ones may have in this room: words stay whole."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    words = [
+        max(len(word.rstrip()) for cell in column for word in _PIECES.findall(cell))
+        for column in zip(*lines, strict=True)
+    ]
+    least = [min(max(_NARROWEST, longest), _LONGEST_WORD) for longest in words]
     while room and sum(widths) + 2 * (len(widths) - 1) > room:
-        widest = max((each for each in range(len(widths)) if each not in numbers), key=widths.__getitem__, default=None)
-        if widest is None or widths[widest] <= max(_NARROWEST, len(lines[0][widest])):
+        wraps = [each for each, width in enumerate(widths) if each not in numbers and width > least[each]]
+        if not wraps:
             break
+        widest = max(wraps, key=widths.__getitem__)
         widths[widest] -= 1
     return widths
 

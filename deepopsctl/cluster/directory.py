@@ -96,6 +96,11 @@ class ClusterDir:
         return self.path / "gpu-history.jsonl"
 
     @property
+    def rate_history(self) -> Path:
+        """What suites measured on nodes, in this run and earlier ones: a line for each check and node, for git."""
+        return self.path / "rate-history.jsonl"
+
+    @property
     def runs(self) -> Path:
         """Private directories, one per run."""
         return self.path / "runs"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 
 from deepopsctl.cluster.builder import Draft, MaintenanceEntry, NodeEntry, PartitionEntry
 from deepopsctl.content import components
@@ -44,7 +45,7 @@ def load_spec(path: pathlib.Path) -> Cluster:
     problems = Problems()
     text = read_source(path, path.name, problems)
     problems.raise_if_any()
-    return parse_spec(text or "", path.name)
+    return _known_spec(text or "", path.name)
 
 
 def parse_spec(text: str, where: str) -> Cluster:
@@ -52,6 +53,10 @@ def parse_spec(text: str, where: str) -> Cluster:
     problems = Problems()
     draft = draft_spec(text, where, problems)
     return draft.finish()
+
+
+# a command reads it several times, which for thousands of nodes are seconds; what is wrong is reported each time
+_known_spec = lru_cache(maxsize=1)(parse_spec)
 
 
 def draft_spec(text: str, where: str, problems: Problems) -> Draft:

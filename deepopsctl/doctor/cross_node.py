@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from ipaddress import ip_address
 
 from deepopsctl.checks.check import Check
@@ -15,25 +16,27 @@ from deepopsctl.text.node_sets import fold
 
 # as the smoke suite has them
 WARN_S, FAIL_S = 1.0, 60.0
+# different values that a message lists
+_MOST = 4
 
 Nodes = Sequence[NodeFacts]
 
 
 def machine_ids(nodes: Nodes, _: Declared) -> Iterator[Check]:
     """Copies of one installation, and names that lead to the same host."""
-    by_machine_id = _groups(nodes, lambda node: node.machine_id)
+    groups = _groups(nodes, lambda node: node.machine_id)
+    copies = {each: _folded(node.name for node in group) for each, group in groups.items() if len(group) > 1}
+    places = Counter((node.machine_id, _addresses(node)) for node in nodes)
     for node in nodes:
-        twins = [other for other in by_machine_id[node.machine_id] if other is not node]
+        names = copies.get(node.machine_id)
         if not node.machine_id:
             yield failed("machine-id", node.name, "/etc/machine-id is empty or missing")
-        elif not twins:
+        elif not names:
             yield passed("machine-id", node.name, "its own")
-        elif node.addresses and any(_addresses(other) == _addresses(node) for other in twins):
-            message = f"{fold(sorted(other.name for other in by_machine_id[node.machine_id]))} are the same host"
+        elif node.addresses and places[node.machine_id, _addresses(node)] > 1:
             hint = "give each node its own address in cluster.yml"
-            yield failed("machine-id", node.name, message, hint=hint)
+            yield failed("machine-id", node.name, f"{names} are the same host", hint=hint)
         else:
-            names = fold(sorted(other.name for other in by_machine_id[node.machine_id]))
             yield failed("machine-id", node.name, f"{names} have the same /etc/machine-id: they are copies")
 
 
@@ -43,10 +46,11 @@ def addresses(nodes: Nodes, _: Declared) -> Iterator[Check]:
     for node in nodes:
         for address in sorted(_addresses(node)):
             owners[address].append(node.name)
+    several = {address: _folded(names) for address, names in owners.items() if len(names) > 1}
     for node in nodes:
-        shared = sorted(address for address in _addresses(node) if len(owners[address]) > 1)
+        shared = sorted(address for address in _addresses(node) if address in several)
         if shared:
-            words = ", ".join(f"{address} is on {fold(sorted(owners[address]))}" for address in shared)
+            words = ", ".join(f"{address} is on {several[address]}" for address in shared)
             yield failed("addresses", node.name, words)
         elif not node.addresses:
             yield skipped("addresses", node.name, "the node reports none")
@@ -176,26 +180,30 @@ def user_ids(nodes: Nodes, declared: Declared) -> Iterator[Check]:
         for name, ids in node.users.items():
             by_name[name][ids].append(node.name)
             by_uid[ids.partition(":")[0]][name].append(node.name)
+
+    @cache
+    def of_name(name: str, ids: str) -> str:
+        return f"{name} is {ids} and {_elsewhere(by_name[name], ids)}" if _unusual(by_name[name], ids) else ""
+
+    @cache
+    def of_uid(uid: str, name: str) -> str:
+        return f"{uid} is {name} and {_elsewhere(by_uid[uid], name)}" if _unusual(by_uid[uid], name) else ""
+
     for node in nodes:
         if node.name in wrong:
             yield wrong[node.name]
             continue
-        other = [
-            f"{name} is {ids} and {_elsewhere(by_name[name], ids)}"
-            for name, ids in sorted(node.users.items())
-            if _unusual(by_name[name], ids)
-        ]
-        uids = ((ids.partition(":")[0], name) for name, ids in sorted(node.users.items()) if len(by_name[name]) == 1)
-        other += [
-            f"{uid} is {name} and {_elsewhere(by_uid[uid], name)}" for uid, name in uids if _unusual(by_uid[uid], name)
-        ]
+        users = sorted(node.users.items())
+        other = [text for name, ids in users if (text := of_name(name, ids))]
+        uids = ((ids.partition(":")[0], name) for name, ids in users if len(by_name[name]) == 1)
+        other += [text for uid, name in uids if (text := of_uid(uid, name))]
         if other:
             words = "; ".join(other[:5]) + (f"; {len(other) - 5} more" if len(other) > 5 else "")
             yield warned("user-ids", node.name, words)
         elif len(nodes) < 2:
             yield skipped("user-ids", node.name, "there are not two nodes to compare with")
         else:
-            yield passed("user-ids", node.name, f"{len(node.users)} accounts agree")
+            yield passed("user-ids", node.name, f"{amount(len(node.users), 'account agrees', 'accounts agree')}")
 
 
 def _slurm_ids(nodes: Nodes, declared: Declared) -> dict[str, Check]:
@@ -225,7 +233,8 @@ def _unusual(owners: Mapping[str, Sequence[str]], value: str) -> bool:
 
 def _elsewhere(owners: Mapping[str, Sequence[str]], value: str) -> str:
     others = sorted((other, names) for other, names in owners.items() if other != value)
-    return ", ".join(f"{other} on {fold(sorted(set(names)))}" for other, names in others)
+    words = ", ".join(f"{other} on {_folded(set(names))}" for other, names in others[:_MOST])
+    return f"{words} ..." if len(others) > _MOST else words
 
 
 def kernels(nodes: Nodes, declared: Declared) -> Iterator[Check]:
@@ -257,8 +266,8 @@ def _same_version(name: str, partition: str, versions: Mapping[str, str]) -> Che
     for node, version in sorted(versions.items()):
         owners[version].append(node)
     ordered = sorted(owners.items(), key=lambda entry: (-len(entry[1]), entry[0]))
-    words = ", ".join(f"{version} on {fold(members)}" for version, members in ordered[:4])
-    return warned(name, partition, f"{len(ordered)} versions: {words}{' ...' if len(ordered) > 4 else ''}")
+    words = ", ".join(f"{version} on {fold(members)}" for version, members in ordered[:_MOST])
+    return warned(name, partition, f"{len(ordered)} versions: {words}{' ...' if len(ordered) > _MOST else ''}")
 
 
 def _partitions(nodes: Nodes, declared: Declared) -> Iterator[tuple[str, list[NodeFacts]]]:
@@ -267,6 +276,10 @@ def _partitions(nodes: Nodes, declared: Declared) -> Iterator[tuple[str, list[No
         members = [node for node in nodes if node.name in names]
         if members:
             yield partition.name, members
+
+
+def _folded(names: Iterable[str]) -> str:
+    return fold(sorted(names))
 
 
 def _addresses(node: NodeFacts) -> frozenset[str]:

@@ -330,7 +330,16 @@ def _locks_of(environment: Environment, locks: Sequence[Lock]) -> list[Lock]:
     return own
 
 
+<<<<<<< HEAD
 def _on_nodes(lock: Lock, environment: Environment, default: str, modules: Mapping[str, Any]) -> dict[str, Any]:
+=======
+def of_lock(lock: Lock) -> dict[str, Any]:
+    """What nodes get of one lock, for the role `web`: with the distribution's own Python."""
+    return _on_nodes(lock, lock.version, {})
+
+
+def _on_nodes(lock: Lock, default: str, modules: Mapping[str, Any]) -> dict[str, Any]:
+>>>>>>> main
     return {
         "name": lock.name,
         "version": lock.version,

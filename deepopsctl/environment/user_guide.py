@@ -112,6 +112,11 @@ def render_markdown(
     return text.replace(_CONTENTS, "\n".join(f"- [{title}](#{slug(title)})" for title in titles))
 
 
+def first_script(markdown: str) -> str:
+    """The first job of the guide, as users write it to a file."""
+    return markdown.partition("```bash\n")[2].partition("```")[0]
+
+
 def render_html(cluster: Cluster, markdown: str) -> str:
     """The guide as one self-contained page."""
     from markdown_it import MarkdownIt

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from deepopsctl.errors import DeepOpsError
-from deepopsctl.files import sha256_of
+from deepopsctl.files import sha256_of, user_cache
 
 # for an index that hangs; a large wheel over a slow connection takes long
 _PIP_TIMEOUT_S = 1800
@@ -50,8 +50,7 @@ class Wheel:
 
 def cache_directory(environment: Mapping[str, str]) -> Path:
     """The cache directory of fetched wheels, in the user's cache."""
-    base = environment.get("XDG_CACHE_HOME") or str(Path(environment.get("HOME", "~")).expanduser() / ".cache")
-    return Path(base) / "deepopsctl" / "wheels"
+    return user_cache(environment, "wheels")
 
 
 def fetch(wheel: Wheel, cache: Path) -> Path:

@@ -94,12 +94,14 @@ class OsPlan:
     @property
     def idle(self) -> tuple[str, ...]:
         """The compute nodes that can be upgraded at once."""
-        return tuple(name for name in self._compute if not self.slurm.jobs_on([name]))
+        busy = self.slurm.busy
+        return tuple(name for name in self._compute if name not in busy)
 
     @property
     def busy(self) -> tuple[str, ...]:
         """The compute nodes whose jobs have to end first."""
-        return tuple(name for name in self._compute if self.slurm.jobs_on([name]))
+        busy = self.slurm.busy
+        return tuple(name for name in self._compute if name in busy)
 
     @property
     def _compute(self) -> tuple[str, ...]:

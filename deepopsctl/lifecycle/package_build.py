@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 
 from deepopsctl.errors import DeepOpsError
-from deepopsctl.files import sha256_of, write_atomic
+from deepopsctl.files import sha256_of, user_cache, write_atomic
 from deepopsctl.lab.image import CODENAMES
 from deepopsctl.lifecycle.build_host import BuildHost
 from deepopsctl.lifecycle.package_sources import Source, fetch
@@ -173,8 +173,7 @@ class BuildStore:
     @classmethod
     def of_user(cls, environment: Mapping[str, str]) -> BuildStore:
         """The one in the user's cache."""
-        base = environment.get("XDG_CACHE_HOME") or str(Path(environment.get("HOME", "~")).expanduser() / ".cache")
-        return cls(Path(base) / "deepopsctl" / "packages")
+        return cls(user_cache(environment, "packages"))
 
     @property
     def sources(self) -> Path:

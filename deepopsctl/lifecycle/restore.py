@@ -129,7 +129,7 @@ class _Restore:
             for part, entry in fetched.items()
         ]
         jobs = fetched.get(STATE, {}).get("jobs")
-        queue = "" if jobs is None else f" with {amount(jobs, 'job')}"
+        queue = "" if jobs is None else f" with {amount(number(jobs), 'job')}"
         running = fetched.get(STATE, {}).get("running")
         # slurmctld ends what it does not have as running
         living = {job for jobs_here in self.living.values() for job in jobs_here}

@@ -127,10 +127,12 @@ class Rolling(NodePass):
             self._waiting.clear()
             return True
         if not self._is_open:
-            self._give_back([name for name in self._waiting if slurm.jobs_on([name]) and name not in self._worked_on])
+            busy = slurm.busy - self._worked_on
+            self._give_back([name for name in self._waiting if name in busy])
         elif self.queue and len(self._waiting) < self._size:
             slurm = self._fill(slurm)
-        ready = tuple(name for name in self._waiting if not slurm.jobs_on([name]))
+        busy = slurm.busy
+        ready = tuple(name for name in self._waiting if name not in busy)
         if ready:
             self._treat(ready)
         self._show_jobs(slurm.jobs_on(self._waiting))
@@ -138,7 +140,7 @@ class Rolling(NodePass):
 
     def _fill(self, slurm: SlurmState) -> SlurmState:
         """Take nodes out of service, those without jobs first."""
-        self.queue.sort(key=lambda name: bool(slurm.jobs_on([name])))
+        self.queue.sort(key=slurm.busy.__contains__)
         room = self._size - len(self._waiting)
         names, self.queue = self.queue[:room], self.queue[room:]
         return self._drain(names)

@@ -70,7 +70,8 @@ class NvidiaPlan:
     @property
     def busy(self) -> tuple[str, ...]:
         """Those whose jobs have to end first."""
-        return tuple(name for name in self.todo if self.slurm.jobs_on([name]))
+        busy = self.slurm.busy
+        return tuple(name for name in self.todo if name in busy)
 
     def document(self) -> NvidiaPlanParts:
         """The JSON object of `--check`."""

@@ -159,7 +159,7 @@ class _Reboot(NodePass):
             self._show_jobs(slurm.jobs_on(compute))
             self.flow.confirm(self._question(compute, others), self.cluster)
             # idle nodes first
-            self.queue = sorted(compute, key=lambda name: bool(slurm.jobs_on([name])))
+            self.queue = sorted(compute, key=slurm.busy.__contains__)
             if others:
                 outcome = self._reboot_hosts(others, deepops_reboot_serial=1)
                 stands = "it was not rebooted, or is not back"

@@ -13,6 +13,7 @@ from deepopsctl.checks.check import Status, failed_places
 from deepopsctl.report.gpu.section import build_section
 from deepopsctl.report.grouping import Row, build_matrices, fold_checks, fold_names
 from deepopsctl.report.model import Facts
+from deepopsctl.report.rates import build_charts
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -23,7 +24,7 @@ HEADLINES = {
     Status.SKIP: "Nothing could be tested.",
 }
 AT_A_GLANCE = 50
-TEMPLATES = ("validation.html.j2", "gpus.html.j2")
+TEMPLATES = ("validation.html.j2", "gpus.html.j2", "rates.html.j2")
 # not colour alone: every outcome has a shape of its own
 MARKS = {Status.PASS: "✓", Status.WARN: "!", Status.FAIL: "✕", Status.SKIP: "–"}
 
@@ -42,6 +43,7 @@ def render_html(facts: Facts) -> str:
         attention=attention,
         matrices=build_matrices(facts),
         gpus=build_section(facts),
+        charts=build_charts(facts.rates),
         sections=_sections(rows),
         marks=MARKS,
         version=__version__,

@@ -44,11 +44,26 @@ def document(
 
 
 @dataclass(frozen=True, slots=True)
+class Series:
+    """What one check measured on one target, in this run and earlier ones: (when, value), the newest last.
+
+    `status` is this run's.
+    """
+
+    suite: str
+    name: str
+    target: str
+    unit: str
+    points: tuple[tuple[str, float], ...]
+    status: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """One validation: which cluster, when, how long (seconds), its nodes in the order of cluster.yml, its checks.
 
-    `gpus` are the results of gpucheck, one a node (docs/reference/gpucheck.md), where GPUs were measured. `stopped`
-    says why it ended before all checks were made: `interrupted`, `timeout`.
+    `gpus` are the results of gpucheck, one a node (docs/reference/gpucheck.md), where GPUs were measured; `rates` what
+    suites measured on nodes. `stopped` says why it ended before all checks were made: `interrupted`, `timeout`.
     """
 
     cluster: str
@@ -60,6 +75,7 @@ class Facts:
     checks: tuple[Check, ...]
     gpus: tuple[Mapping[str, object], ...] = ()
     stopped: str = ""
+    rates: tuple[Series, ...] = ()
 
     @property
     def totals(self) -> Totals:

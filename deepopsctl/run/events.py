@@ -31,6 +31,13 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class RunStarted:
+    """Ansible begins; `plays` has how many roles and tasks each of its plays lists, in their order."""
+
+    plays: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PlayStarted:
     """A play begins."""
 
@@ -165,7 +172,18 @@ class Output:
     text: str
 
 
-Event = PlayStarted | TaskStarted | HostStarted | HostResult | Difference | Notice | ModuleMessage | Recap | Output
+Event = (
+    RunStarted
+    | PlayStarted
+    | TaskStarted
+    | HostStarted
+    | HostResult
+    | Difference
+    | Notice
+    | ModuleMessage
+    | Recap
+    | Output
+)
 
 Raw = Mapping[str, object]
 

@@ -8,6 +8,8 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
 from typing import IO
 
 # More than a node says of itself; root of a node could send without end. Slurm's answer grows with its jobs.
@@ -36,7 +38,8 @@ class Call:
 @dataclass(frozen=True, slots=True)
 class Answer:
     """How the command ended: its exit status, None where it was ended here, because its time was over or it sent more
-    than any answer has; what it had printed; when it began and ended, in seconds since the epoch.
+    than any answer has; what it had printed; when it began and ended, in seconds since the epoch; and how many seconds
+    it was kept waiting for a processor of this machine.
     """
 
     status: int | None
@@ -45,19 +48,33 @@ class Answer:
     late: bool = False
     began: float = 0
     ended: float = 0
+    starved_s: float = 0
+
+
+def starved_s(pid: int) -> float:
+    """Seconds in which a process could have run and had to wait for a processor; 0 where this kernel does not count."""
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text("ascii").split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def ask_all(calls: Iterable[Call], *, width: int, stopped: Callable[[], bool] = lambda: False) -> dict[str, Answer]:
     """The answers by node; each has its time from the start of its own ssh, and `width` are asked at a time.
 
-    Ends early, with what there is by then, where `stopped` says so.
+    The time in which this machine was too busy to run that ssh is not the node's. A call is taken from `calls` when its
+    turn comes, and not kept: what all nodes read together may be large. Ends early, with what there is by then, where
+    `stopped` says so.
     """
-    waiting, running, answers = list(reversed(list(calls))), list[_Asked](), dict[str, Answer]()
-    room = TOGETHER + TOGETHER_EACH * len(waiting)
+    waiting, running, answers = iter(calls), list[_Asked](), dict[str, Answer]()
+    room = TOGETHER
     try:
-        while (waiting or running) and not stopped():
-            while waiting and len(running) < width:
-                running.append(_Asked(waiting.pop()))
+        while not stopped():
+            for call in islice(waiting, width - len(running)):
+                running.append(_Asked(call))
+                room += TOGETHER_EACH
+            if not running:
+                break
             for each in running:
                 each.measure()
             if sum(each.size for each in running) > room:
@@ -85,6 +102,7 @@ class _Asked:
     # bytes that it had sent when it was last measured: a look at each of its files, hundreds of times a second
     size: int = 0
     _refused: bool = False
+    _starved_s: float = 0
 
     def __post_init__(self) -> None:
         files = (tempfile.TemporaryFile() for _ in range(3))  # noqa: SIM115 (closed with the answer)
@@ -109,7 +127,7 @@ class _Asked:
 
     def has_ended(self) -> bool:
         """Whether the answer is there, or not worth waiting for."""
-        return self._process.poll() is not None or self._refused or self._is_late()
+        return self._has_exited() or self._refused or self._is_late()
 
     def answer(self) -> Answer:
         """What it is; a process that still runs is ended."""
@@ -124,14 +142,24 @@ class _Asked:
             if self._refused:
                 return Answer(None)
             output, errors = (self._text(stream) for stream in self._streams[1:])
-            return Answer(status, output, errors.decode(errors="replace"), status is None, self._began, ended)
+            text = errors.decode(errors="replace")
+            return Answer(status, output, text, status is None, self._began, ended, self._starved_s)
         finally:
             for stream in self._streams:
                 stream.close()
 
     def _is_late(self) -> bool:
+        has_begun = self.size or not self.call.begin_s
+        limit_s = self.call.timeout_s if has_begun else min(self.call.begin_s, self.call.timeout_s)
         taken = time.monotonic() - self._started
-        return taken > self.call.timeout_s or (0 < self.call.begin_s < taken and not self.size)
+        return taken > limit_s and taken - starved_s(self._process.pid) > limit_s
+
+    def _has_exited(self) -> bool:
+        # without reaping it, so that the kernel still has its counts
+        if os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            return False
+        self._starved_s = starved_s(self._process.pid)
+        return True
 
     def _text(self, stream: IO[bytes]) -> bytes:
         stream.seek(0)

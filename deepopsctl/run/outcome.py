@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from statistics import median
 from typing import Any
 
 from deepopsctl.errors import ExitCode
@@ -36,15 +37,18 @@ _EXIT_CODES = {
 }
 
 SLOWEST = 5
+# a node is slow that takes so much longer than half of so many nodes (seconds)
+LATE_S, FEWEST_COMPARED = 5.0, 3
 # of changes, by how people call them
 _KINDS = {
     "package": "packages", "file": "files", "key": "keys of slurm.conf", "unit": "services", "mount": "mounts",
     "database": "databases", "login": "databases", "account": "accounts", "user": "accounts", "qos": "accounts",
-    "association": "accounts",
+    "association": "accounts", "directory": "directories",
 }  # fmt: skip
 _ONE = {
     "packages": "package", "files": "file", "keys of slurm.conf": "key of slurm.conf", "services": "service",
-    "mounts": "mount", "databases": "database", "accounts": "account", "others": "other",
+    "mounts": "mount", "databases": "database", "accounts": "account", "directories": "directory",
+    "others": "other",
 }  # fmt: skip
 COUNTS = tuple(Counts.__annotations__)
 FAULT = tuple(TaskFailure.__annotations__)
@@ -83,6 +87,15 @@ class LeftOut:
     what: str
     message: str
     hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """The node that took longest: how much longer than half of the nodes with the same tasks, and where most of it."""
+
+    host: str
+    seconds: float
+    task: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +143,7 @@ class RunSummary:
     results: tuple[TaskResult, ...]
     changes: tuple[Change, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
+    late: Late | None = None
 
     @property
     def failed(self) -> tuple[str, ...]:
@@ -245,6 +259,7 @@ class Tally:
     _seen: dict[str, None] = field(default_factory=dict)
     _task: tuple[str, str] = ("", "")
     _spans: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
+    _durations: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)
     _warnings: dict[str, None] = field(default_factory=dict)
     _data: list[TaskResult] = field(default_factory=list)
     _left_out: list[HostResult] = field(default_factory=list)
@@ -280,6 +295,9 @@ class Tally:
         key = (event.component, event.task)
         begin, end = self._spans.get(key, (event.at - event.elapsed_s, event.at))
         self._spans[key] = (begin, max(end, event.at))
+        if event.status in (Status.OK, Status.CHANGED):
+            hosts = self._durations.setdefault(key, {})
+            hosts[event.host] = hosts.get(event.host, 0.0) + event.elapsed_s
         for warning in event.warnings:
             self._warnings.setdefault(f"{event.host}: {_one_line(warning)}")
         for change in event.changes:
@@ -304,7 +322,20 @@ class Tally:
                 for event in self._left_out
                 if event.optional
             ),
+            late=self._late(),
         )
+
+    def _late(self) -> Late | None:
+        """The slowest node, where it kept the others waiting."""
+        lost: dict[str, dict[str, float]] = {}
+        for key, hosts in self._durations.items():
+            usual = median(hosts.values())
+            for host, elapsed in hosts.items() if len(hosts) >= FEWEST_COMPARED else ():
+                lost.setdefault(host, {})[_label(key)] = elapsed - usual
+        host = max(lost, key=lambda name: sum(lost[name].values()), default="")
+        if not host or (seconds := sum(lost[host].values())) < LATE_S:
+            return None
+        return Late(host, round(seconds, 1), max(lost[host], key=lost[host].__getitem__))
 
     def _unique_warnings(self) -> Iterable[str]:
         """Warnings, except those about left-out work, which is listed apart."""

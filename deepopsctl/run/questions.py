@@ -53,10 +53,13 @@ _KINDS: Mapping[tuple[str, ...], str] = {(STATUS,): INFO, (DOCTOR_PLAYBOOK,): DO
 _WITHOUT_EFFECT = {"deepops_hold_waiting", "deepops_node_timeout", "deepops_doctor_names"}
 _MODULES = {f"deepopsctl.cluster.{name}": name for name in (GATE, INFO, "node_program")}
 # what the doctor's program prints at once, and the seconds in which it does: ssh's for a connection, Ansible's for sudo
-_BEGUN = "DEEPOPSCTL-BEGUN"
+BEGUN = "DEEPOPSCTL-BEGUN"
 _BEGIN_S = 20.0
 _SSH_FAILED = 255
 _DROPPED = re.compile(r"\Akex_exchange_identification: (?!.*(open failed|timed out))", re.DOTALL)
+# of the ten that ssh waits at most, or the five of `status`
+_STARVED_S = 1.0
+_GIVEN_UP = re.compile("timed out|not responding")
 # fewer logins than a sshd lets wait, by default, with room for others
 _FEW = 5
 # of the site's own variables: how a node is reached
@@ -321,7 +324,7 @@ def _bringing(content: Path) -> _Form:
 def _from_memory(name: str) -> _Form:
     """For a program that changes nothing on a node, and may come before the first deploy."""
     python, isolated, option, text, *arguments = argv("_shared.program", shipping.place(name))
-    words = [python, isolated, option, f"print({_BEGUN!r}, flush=True)\n{text}", *arguments]
+    words = [python, isolated, option, f"print({BEGUN!r}, flush=True)\n{text}", *arguments]
     return _Form(words, RESULT_MARK, before=base64.b64encode(shipping.archive(name)) + b"\n", begin_s=_BEGIN_S)
 
 
@@ -338,20 +341,22 @@ def ask(request: RunRequest, cluster: Cluster, asked: Questions, content: Path, 
     answers: dict[str, fan_out.Answer] = {}
 
     def ask_with(form: _Form, nodes: Iterable[Node], width: int) -> None:
-        calls = []
-        for node in nodes:
+        def call(node: Node) -> fan_out.Call:
             each = asked[node.name]
             command = [*start, *way.command(node, form.words if each else ["true"], as_root=bool(each))]
             data = way.data(form.data(each)) if each else b""
             most = fan_out.MOST_BYTES_OF_SLURM if _is_of_slurm(each) else fan_out.MOST_BYTES
             limit_s = _limit_s(request, cluster, each)
-            calls.append(fan_out.Call(node.name, command, data, limit_s, most, form.begin_s))
-        answers.update(fan_out.ask_all(calls, width=width, stopped=stopped))
+            return fan_out.Call(node.name, command, data, limit_s, most, form.begin_s)
+
+        answers.update(fan_out.ask_all(map(call, nodes), width=width, stopped=stopped))
 
     width = request.forks or default_forks()
     ask_with(form, nodes, width)
-    if dropped := [node for node in nodes if _is_dropped(answers.get(node.name))]:
-        ask_with(form, dropped, _FEW)
+    if again := [
+        node for node in nodes if (sent := answers.get(node.name)) and (_is_dropped(sent) or _is_starved(sent))
+    ]:
+        ask_with(form, again, _FEW)
     if absent := [node for node in nodes if node.name in answers and answers[node.name].status == ABSENT]:
         ask_with(_bringing(content), absent, width)
     good = {
@@ -380,15 +385,20 @@ def _limit_s(request: RunRequest, cluster: Cluster, questions: Iterable[Question
     return limit_s * (3 if _is_of_slurm(questions) and cluster.controllers[1:] else 1)
 
 
-def _is_dropped(sent: fan_out.Answer | None) -> bool:
+def _is_dropped(sent: fan_out.Answer) -> bool:
     """Whether a sshd hung up before any login: that of a jump host does, where many come at once."""
-    return sent is not None and sent.status == _SSH_FAILED and bool(_DROPPED.search(sent.errors))
+    return sent.status == _SSH_FAILED and bool(_DROPPED.search(sent.errors))
+
+
+def _is_starved(sent: fan_out.Answer) -> bool:
+    """Whether ssh gave a node up by its own clock, while this machine kept it from running."""
+    return sent.status == _SSH_FAILED and sent.starved_s > _STARVED_S and bool(_GIVEN_UP.search(sent.errors))
 
 
 def _silence(sent: fan_out.Answer, limit_s: float, form: _Form) -> tuple[str, str] | None:
     """What Ansible would report of a node that can't be reached, or has not ended in time; of others, it finds out."""
     if sent.status == _SSH_FAILED:
         return "runner_on_unreachable", f"Failed to connect to the host via ssh: {sent.errors.rstrip()}"
-    if sent.late and (not form.begin_s or _BEGUN.encode() in sent.output):
+    if sent.late and (not form.begin_s or BEGUN.encode() in sent.output):
         return "runner_on_failed", f"Timed out after {limit_s:g} second(s)."
     return None

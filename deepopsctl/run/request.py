@@ -12,21 +12,24 @@ import os
 import shlex
 import stat
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import dropwhile, takewhile
 from pathlib import Path, PurePath
 from types import MappingProxyType
 
+import yaml
+
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.inventory import GROUPS
 from deepopsctl.cluster.settings import renamed_variables
-from deepopsctl.cluster.ssh_login import CONFINED, Login
+from deepopsctl.cluster.ssh_login import ALONE, CONFINED, Login
 from deepopsctl.content import COLLECTION
 from deepopsctl.errors import ControlMachineError
-from deepopsctl.files import write_atomic
+from deepopsctl.files import user_cache, write_atomic
+from deepopsctl.model.cluster import Cluster
 from deepopsctl.run.workspace import DEFAULT_KEEP_RUNS
 from deepopsctl.text.answers import Fields
 
@@ -56,8 +59,14 @@ IMPATIENT_SSH: Mapping[str, str] = MappingProxyType({
     "ServerAliveCountMax": "3",
 })  # fmt: skip
 
+# An open connection is a process with 1.5 MiB of its own here, for half an hour. A run of more nodes keeps none: 5,000
+# would take 7 GiB, and Ansible comes back to a node only when it has been at all others.
+MOST_KEPT = 400
+
 _JOINED = "together"
 _NAME = "Begin: "
+# of a play
+_PARTS = ("pre_tasks", "roles", "tasks", "post_tasks")
 # an empty group; summaries omit Ansible's warning about it
 EMPTY_GROUP = "deepops_nobody"
 
@@ -98,6 +107,13 @@ class RunRequest:
     by_class: bool = False
     # options of the claim: `break_lock`, `replace_newer`, `dead` holders
     claim: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+
+    def for_nodes(self, cluster: Cluster) -> RunRequest:
+        """The request with the connections that its number of nodes allows; a group may be all of them."""
+        every, limit = {node.name for node in cluster.nodes}, set(filter(None, self.limit.split(",")))
+        count = len(limit) if limit and limit <= every else len(every)
+        kept = {key: value for key, value in self.ssh.items() if key != "ControlPersist"}
+        return replace(self, ssh={**kept, **ALONE}) if count > MOST_KEPT else self
 
     @property
     def playbooks(self) -> tuple[str, ...]:
@@ -172,8 +188,9 @@ def write_inputs(request: RunRequest, variables: Mapping[str, object], content: 
         if not isinstance(mine, Path):
             write_atomic(private / f"vars-{index}.json", json.dumps(dict(mine)), mode=0o600)
     write_limit(request, private)
-    # An empty file: without it Ansible would read the user's and the system's.
-    write_atomic(private / "ansible.cfg", "[defaults]\n", mode=0o600)
+    # Without it Ansible would read the user's and the system's. By default it looks for results a thousand times a
+    # second, which is a good part of a processor where many nodes work.
+    write_atomic(private / "ansible.cfg", "[defaults]\ninternal_poll_interval = 0.005\n", mode=0o600)
     (private / "tmp").mkdir(mode=0o700)
 
 
@@ -206,6 +223,8 @@ def environment(
         "ANSIBLE_HOST_KEY_CHECKING": "True",
         "ANSIBLE_SSH_ARGS": ssh_arguments(directory.known_hosts, ssh),
         "ANSIBLE_SSH_CONTROL_PATH_DIR": str(control_dir(directory.path, inherited)),
+        # packed modules, for the next run (plugins/callback/warm_up.py)
+        "DEEPOPSCTL_MODULE_CACHE": str(user_cache(inherited, "modules")),
         # saves one round trip per node for interpreter discovery
         "ANSIBLE_PYTHON_INTERPRETER": "/usr/bin/python3",
         "ANSIBLE_INJECT_FACT_VARS": "False",
@@ -264,6 +283,18 @@ def join(playbooks: Sequence[Path], together: Sequence[Path], directory: Path) -
     _write(together, path)
     first = list(playbooks).index(together[0])
     return (*playbooks[:first], path, *playbooks[first + len(together) :])
+
+
+def parts_of_plays(playbooks: Iterable[Path]) -> Iterator[int]:
+    """How many roles and tasks each play lists; those that `join` adds, which only mark a beginning, are none."""
+    for path in playbooks:
+        root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+        for play in root.value if isinstance(root, yaml.SequenceNode) else ():
+            parts = {key.value.rpartition(".")[2]: value for key, value in play.value}
+            if "import_playbook" in parts:
+                yield from parts_of_plays([path.parent / parts["import_playbook"].value])
+            elif "name" not in parts or not str(parts["name"].value).startswith(_NAME):
+                yield sum(len(parts[name].value) for name in _PARTS if name in parts)
 
 
 class PlaybookTracker:

@@ -32,11 +32,22 @@ from deepopsctl.model.cluster import Cluster
 from deepopsctl.node_programs._shared.waiting import wait_until
 from deepopsctl.run import claim as claims, node_classes, questions, supervisor
 from deepopsctl.run.desired_state import MEMORY, DesiredState, read_inputs, resolve_desired_state, save_desired_state
-from deepopsctl.run.events import Event, HostResult, ModuleMessage, Notice, Output, Status, TaskStarted, parse, plain
+from deepopsctl.run.events import (
+    Event,
+    HostResult,
+    ModuleMessage,
+    Notice,
+    Output,
+    RunStarted,
+    Status,
+    TaskStarted,
+    parse,
+    plain,
+)
 from deepopsctl.run.lock import Holder, ansible_lock, cluster_lock
 from deepopsctl.run.node_classes import Classes
 from deepopsctl.run.outcome import Problem, RunOutcome, RunSummary, Tally, Verdict
-from deepopsctl.run.progress import Progress
+from deepopsctl.run.progress import BLOCKED, Progress
 from deepopsctl.run.questions import Memory
 from deepopsctl.run.request import (
     PlaybookTracker,
@@ -45,6 +56,7 @@ from deepopsctl.run.request import (
     control_dir,
     environment,
     join,
+    parts_of_plays,
     write_inputs,
 )
 from deepopsctl.run.workspace import RunDir, Workspace, private_file
@@ -258,6 +270,8 @@ class _Run:
 
     def execute(self) -> RunOutcome:
         started = time.monotonic()
+        if self.request.directory.spec.is_file():
+            self.request = self.request.for_nodes(self.request.directory.cluster())
         request, run_dir = self.request, self.run_dir
         content = request.content or content_dir()
         run_dir.private.mkdir(mode=0o700)
@@ -278,6 +292,7 @@ class _Run:
                 variables["deepops_same_as"] = self._classes.variable()
                 write_inputs(self.request, variables, content, run_dir.private)
                 playbooks = join(*self._playbooks(content), run_dir.private)
+                self._take(RunStarted(tuple(parts_of_plays(playbooks))))
                 return_code = self._call_ansible(
                     arguments(self.request, playbooks, run_dir.private), content, interrupts
                 )
@@ -389,7 +404,7 @@ class _Run:
         self._take(self._question_begins())
         self._classes = classes = node_classes.ask(request, cluster, declared, content, stopped)
         for problem in classes.blocked:
-            self.on_event(ModuleMessage(f"blocked: {fold(problem.nodes)}: {problem.message}"))
+            self.on_event(ModuleMessage(f"{BLOCKED}{fold(problem.nodes)}: {problem.message}"))
         for text in classes.others:
             self.on_event(ModuleMessage(text))
         self._warn(classes.warnings)

@@ -133,6 +133,11 @@ class SlurmState:
         return tuple(job for job in self.jobs if job.is_on_nodes and not wanted.isdisjoint(job.nodes))
 
     @property
+    def busy(self) -> frozenset[str]:
+        """The nodes on which a job runs; to ask for each node alone would be a pass over all jobs each time."""
+        return frozenset(name for job in self.jobs if job.is_on_nodes for name in job.nodes)
+
+    @property
     def jobs_by_node(self) -> dict[str, tuple[SlurmJob, ...]]:
         """Running jobs by node."""
         by_node: dict[str, list[SlurmJob]] = {}

@@ -12,7 +12,6 @@ from deepopsctl.model.json_objects import LoginEntry, SshSetupObject
 from deepopsctl.run.hints import hint_for
 from deepopsctl.ssh.client import Answer, Failure
 from deepopsctl.ssh.remote_scripts import Report
-from deepopsctl.text.amounts import amount
 from deepopsctl.text.node_sets import fold_in_order
 
 
@@ -63,7 +62,7 @@ _CHANGES = {
 
 _ROOTS_FILE = "keys belong in root's file (docs/deploy/ssh.md): see the reason"
 
-_HEAD = ("NODES", "STATUS", "SUDO", "NOTE")
+HEADER = ("nodes", "status", "sudo", "note")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +111,7 @@ def worked(facts: Facts, report: Report) -> NodeResult:
         hint = hint or f"{_ROOTS_FILE}, also on the node; `deploy` tries it again"
     adopted = report.last("adopted")
     if adopted:
-        parts.append(f"{amount(adopted, 'key')} of ~/.ssh moved to root's file")
+        parts.append(f"{adopted} {'key' if adopted == '1' else 'keys'} of ~/.ssh moved to root's file")
     if report.last("python"):
         parts.append("no python3 there")
         hint = hint or hint_for("python3: not found")
@@ -186,15 +185,13 @@ def no_password(facts: Facts) -> NodeResult:
     return NodeResult(facts.name, Status.FAILED, bool(facts.pins), Sudo.UNKNOWN, message, hint)
 
 
-def table_lines(result: SetupResult) -> list[str]:
-    """One row for all nodes with the same result; failures last."""
+def table_rows(result: SetupResult) -> list[tuple[str, ...]]:
+    """One row under HEADER for all nodes with the same result; failures last."""
     hosts = [*([result.jump_host] if result.jump_host else []), *result.nodes]
     groups: dict[tuple[str, str, str], list[str]] = {}
     for node in sorted(hosts, key=lambda host: not host.ok):
         groups.setdefault((node.status, node.sudo or "-", node.message or "-"), []).append(node.name)
-    rows = [_HEAD, *((fold_in_order(names), *key) for key, names in groups.items())]
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    return ["  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]]) for row in rows]
+    return [(fold_in_order(names), *key) for key, names in groups.items()]
 
 
 def hints(result: SetupResult) -> list[str]:

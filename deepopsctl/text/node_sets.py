@@ -152,7 +152,7 @@ class _Folded:
         tokens = _DIGITS.split(name)
         place = self.runs[-1].place(tokens) if self.runs else ""
         if place:
-            self.runs[-1].add(tokens)
+            self.runs[-1].add(tokens, place)
         else:
             self.runs.append(_Run(tokens))
         self.ranges += place != "next"
@@ -182,8 +182,7 @@ class _Run:
         same_padding = len(first) == len(number) or not (_is_padded(first) or _is_padded(number))
         return "next" if same_padding and int(number) == int(last) + 1 else "new"
 
-    def add(self, tokens: Sequence[str]) -> None:
-        place = self.place(tokens)
+    def add(self, tokens: Sequence[str], place: str) -> None:
         if not self.bounds:
             self.axis = self._axis_to(tokens)
             self.bounds = [[self.tokens[self.axis], self.tokens[self.axis]]]

@@ -9,6 +9,7 @@ from deepopsctl.errors import InputError
 from deepopsctl.text.values import suggest
 
 _HEADING = re.compile(r"(#{1,6}) +(.*?)(?: *\{[^}]*\})? *")
+_UNSEEN = re.compile(r'^<!-- .* -->\n|<a id="[^"]*"></a>', re.MULTILINE)
 _FENCE = re.compile(r" *(```|~~~)")
 
 
@@ -16,7 +17,8 @@ def find_page(word: str, names: Iterable[str]) -> tuple[str, str]:
     """The page and the anchor ('' for none) of `docs/operate/backup.md#a-part`, `operate/backup` or `backup`."""
     known = list(names)
     name, _, anchor = word.removeprefix("docs/").partition("#")
-    name = name.removesuffix(".md")
+    # llms.txt has addresses of the site
+    name = name.removesuffix(".md").removesuffix("/")
     fitting = [each for each in known if each == name] or [each for each in known if each.rpartition("/")[2] == name]
     if len(fitting) == 1:
         return fitting[0], anchor
@@ -27,6 +29,11 @@ def find_page(word: str, names: Iterable[str]) -> tuple[str, str]:
 def title_of(text: str) -> str:
     """The title of a page."""
     return next((title for _, _, title in _headings(text.splitlines())), "")
+
+
+def as_read(text: str) -> str:
+    """A page without what only a browser or a script reads: comments on lines of their own, and anchors."""
+    return _UNSEEN.sub("", text)
 
 
 def section(text: str, anchor: str) -> str:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+import ansible_collections.deepopsctl.cluster.plugins.plugin_utils.package  # noqa: F401 (what comes next needs it)
 from ansible.errors import AnsibleActionFail
 from ansible_collections.deepopsctl.cluster.plugins.action import node_program
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import ansible_collections.deepopsctl.cluster.plugins.plugin_utils.package  # noqa: F401 (what comes next needs it)
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.deepopsctl.cluster.plugins.action.node_state import with_step

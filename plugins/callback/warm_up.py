@@ -22,16 +22,30 @@ options:
 """
 
 import contextlib
+import copy
 import functools
+import gc
+import hashlib
+import marshal
+import os
+import shutil
+import stat
 import sys
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
+from ansible import constants
+from ansible._internal._templating import _jinja_bits as templating
 from ansible.executor import module_common
 from ansible.plugins import loader
 from ansible.plugins.callback import CallbackBase
+from ansible.plugins.lookup import template as template_lookup
 from ansible.release import __version__ as ansible_version
 from ansible.utils.display import Display
+from jinja2 import nodes
+from jinja2.environment import TemplateExpression
+from jinja2.parser import Parser
 
 # releases of ansible-core whose module_common was tested with this; 2.21 has another ModuleDepFinder
 TESTED = ("2.19",)
@@ -42,8 +56,11 @@ ACTIONS = ("normal", "validate_argument_spec", "assert", "group_by", "set_fact",
 FILTER = f"{COLLECTION}.fold_nodes"
 NODE_PROGRAM = f"{COLLECTION}.node_program"
 PLUGINS = Path(__file__).resolve().parent.parent
+# the variable with the directory of packed modules, and of how many contents they are kept there
+MODULE_CACHE, KEPT = "DEEPOPSCTL_MODULE_CACHE", 3
 PARSED: set[tuple[str, ...]] = set()
 UTILS = ("ansible_collections", *COLLECTION.split("."), "plugins", "module_utils")
+OF_COLLECTION = f"ansible_collections.{COLLECTION}.plugins.modules."
 
 
 class CallbackModule(CallbackBase):
@@ -55,6 +72,7 @@ class CallbackModule(CallbackBase):
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
         self.parses = False
+        self.packed: PackedModules | None = None
         if not self.get_option("enabled"):
             return
         with contextlib.suppress(Exception):
@@ -64,16 +82,27 @@ class CallbackModule(CallbackBase):
             Display().debug(f"warm_up: parses nothing: ansible-core {ansible_version}, tested with {releases}")
             return
         with contextlib.suppress(Exception):
-            parse_module_utils()
+            self.packed = packed_modules(os.environ.get(MODULE_CACHE, ""))
+        with contextlib.suppress(Exception):
+            parse_once()
             self.parses = True
+            if not (self.packed and self.packed.bring()):
+                parse_module_utils()
+        with contextlib.suppress(Exception):
+            keep_compiled(Path(constants.DEFAULT_LOCAL_TMP) / "compiled")
 
     def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:
-        if self.parses:
+        if self.parses and not (self.packed and self.packed.has(str(task.action))):
             with contextlib.suppress(Exception):
                 parse_imports(str(task.action))
         if task.action == NODE_PROGRAM and self.get_option("enabled"):
             with contextlib.suppress(Exception):
                 pack(str(task.args["name"]))
+
+    def v2_playbook_on_stats(self, stats: Any) -> None:
+        if self.packed:
+            with contextlib.suppress(OSError):
+                self.packed.keep()
 
 
 def tested_with(version: str) -> bool:
@@ -97,15 +126,160 @@ def load_plugins() -> None:
             plugins.get(name, class_only=True)
 
 
-def parse_module_utils() -> None:
+def parse_once() -> None:
     """To find what a module imports, Ansible parses some sixty files of its own, the same ones for each module."""
-    # those that the control machine uses itself are nearly all that are sent to nodes
-    parse = functools.cache(module_common._compile_module_ast)
+    module_common._compile_module_ast = functools.cache(module_common._compile_module_ast)
+
+
+def parse_module_utils() -> None:
+    """Those that the control machine uses itself are nearly all that are sent to nodes."""
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         if file and name.startswith("ansible.module_utils."):
-            parse(name, Path(file).read_bytes())
-    module_common._compile_module_ast = parse
+            module_common._compile_module_ast(name, Path(file).read_bytes())
+
+
+class PackedModules:
+    """Modules of the collection as an earlier run has packed them, from the same content by the same Ansible.
+
+    They are loaded as code, so they lie in a directory that no other user can write.
+    """
+
+    def __init__(self, directory: Path, local: Path) -> None:
+        self.directory, self.local = directory, local
+
+    def bring(self) -> bool:
+        """Have Ansible find them; whether there are any."""
+        self.local.mkdir(mode=0o700, exist_ok=True)
+        known = [path for path in self.directory.iterdir() if path.name.startswith(OF_COLLECTION)]
+        for path in known:
+            (self.local / path.name).symlink_to(path)
+        return bool(known)
+
+    def has(self, action: str) -> bool:
+        """Whether the module of an action is among them."""
+        return any(self.local.glob(f"{OF_COLLECTION}{action.rpartition('.')[2]}-*"))
+
+    def keep(self) -> None:
+        """Add what this run has packed, and remove that of all but a few other releases."""
+        for path in self.local.glob(f"{OF_COLLECTION}*-none"):
+            if not path.is_symlink():
+                part = self.directory / f".{os.getpid()}"
+                part.write_bytes(path.read_bytes())
+                part.replace(self.directory / path.name)
+        others = sorted(self.directory.parent.iterdir(), key=lambda path: path.stat().st_mtime)
+        for old in others[:-KEPT]:
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def packed_modules(cache: str) -> PackedModules | None:
+    """Those in a directory of this user's; None without one."""
+    if not cache:
+        return None
+    directory = Path(cache) / content_hash()
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for path in (directory.parent, directory):
+        status = path.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
+            return None
+    os.utime(directory)
+    return PackedModules(directory, Path(constants.DEFAULT_LOCAL_TMP) / "ansiballz_cache")
+
+
+def content_hash() -> str:
+    """All that a packed module is made from, but for Ansible's own files: its release stands for them."""
+    total = hashlib.sha256(f"{ansible_version} {sys.version} {module_common.__file__}".encode())
+    for directory in ("modules", "module_utils"):
+        for path in sorted((PLUGINS / directory).rglob("*.py")):
+            data = path.read_bytes()
+            total.update(f"{path.relative_to(PLUGINS)}:{len(data)}:".encode() + data)
+    return total.hexdigest()
+
+
+class Compiled:
+    """Compiled templates: Ansible compiles one for each use, a worker those that its parent has compiled already.
+
+    What one worker has compiled, the others read from a private directory that Ansible removes with the run.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.known: dict[object, CodeType] = {}
+
+    def code(self, environment: Any, source: str, is_expression: bool) -> CodeType:
+        """The code of a template or an expression, by all that it depends on in a run."""
+        context = templating._TemplateCompileContext.current(optional=True)
+        settings = tuple(getattr(environment, name) for name in templating._TEMPLATE_OVERRIDE_FIELD_NAMES)
+        key = (str(source), is_expression, context.escape_backslashes if context else None, settings)
+        code = self.known.get(key)
+        if code is None:
+            path = self.directory / hashlib.sha256(repr(key).encode()).hexdigest()
+            code = self.read(path)
+            if code is None:
+                code = environment.compile(parsed(environment, source) if is_expression else source)
+                self.write(path, code)
+            self.known[key] = code
+        return code
+
+    @staticmethod
+    def read(path: Path) -> CodeType | None:
+        try:
+            code = marshal.loads(path.read_bytes())  # noqa: S302 (from this run's own private directory)
+        except (OSError, ValueError, EOFError, TypeError):
+            return None
+        return code if isinstance(code, CodeType) else None
+
+    @staticmethod
+    def write(path: Path, code: CodeType) -> None:
+        with contextlib.suppress(OSError):
+            part = path.with_suffix(f".{os.getpid()}")
+            part.write_bytes(marshal.dumps(code))
+            part.replace(path)
+
+
+def parsed(environment: Any, source: str) -> Any:
+    """An expression as Jinja's `compile_expression` parses it."""
+    parser = Parser(environment, source, state="variable")
+    expression = parser.parse_expression()
+    if not parser.stream.eos:
+        raise SyntaxError(source)
+    expression.set_environment(environment)
+    return nodes.Template([nodes.Assign(nodes.Name("result", "store"), expression, lineno=1)], lineno=1)
+
+
+def keep_compiled(directory: Path) -> None:
+    """Have Ansible compile a template once a run."""
+    directory.mkdir(mode=0o700, exist_ok=True)
+    compiled = Compiled(directory)
+    environment = templating.AnsibleEnvironment
+    from_string, compile_expression = environment.from_string, environment.compile_expression
+
+    def kept_template(self: Any, source: Any, *args: Any, **kwargs: Any) -> Any:
+        if args or kwargs or not isinstance(source, str):
+            return from_string(self, source, *args, **kwargs)
+        code = None
+        with contextlib.suppress(Exception):
+            code = compiled.code(self, source, is_expression=False)
+        if code is None:
+            # an error in Ansible's own words
+            return from_string(self, source)
+        return self.template_class.from_code(self, code, self.make_globals(None), None)
+
+    def kept_expression(self: Any, source: str, undefined_to_none: bool = True) -> Any:
+        code = None
+        with contextlib.suppress(Exception):
+            code = compiled.code(self, source, is_expression=True)
+        if code is None:
+            return compile_expression(self, source, undefined_to_none)
+        template = self.template_class.from_code(self, code, self.make_globals(None), None)
+        return TemplateExpression(template, undefined_to_none)
+
+    environment.from_string, environment.compile_expression = kept_template, kept_expression
+    # its templates add a few variables, and change no value
+    template_lookup.deepcopy = copy.copy
+    # what a worker has inherited is not garbage
+    gc.freeze()
+    os.register_at_fork(after_in_child=gc.freeze)
 
 
 def pack(program: str) -> None:

@@ -185,9 +185,13 @@ def environment_subordinate_ids(
 
 
 def example_files(directory: str) -> list[dict[str, str]]:
-    """All scripts of examples/, in a directory of the node."""
-    scripts = sorted((content_dir() / "examples").glob("*.sh"))
-    return [{"path": f"{directory}/{path.name}", "content": path.read_text(encoding="utf-8")} for path in scripts]
+    """All scripts and programs of examples/, in a directory of the node."""
+    source = content_dir() / "examples"
+    paths = sorted(path for path in source.rglob("*") if path.suffix in (".sh", ".py"))
+    return [
+        {"path": f"{directory}/{path.relative_to(source)}", "content": path.read_text(encoding="utf-8")}
+        for path in paths
+    ]
 
 
 def _today() -> date:

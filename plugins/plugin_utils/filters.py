@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from types import FunctionType
 from typing import Any
 
+from ansible_collections.deepopsctl.cluster.plugins.plugin_utils import package  # noqa: F401 (filters import it next)
+
 
 def filters_of(module: Mapping[str, Any]) -> dict[str, Any]:
     """The public functions that a module defines, of its `globals()`; what it imports is none of them."""

@@ -74,7 +74,7 @@ def test_an_inventory_of_a_plugin_comes_through_a_pipe(tmp_path: Path, form: str
     (source / "2.yml").write_text(plugin)
     inventory = command("ansible-inventory", "-i", source, "--list", form)
     groups = ["--group", "controller=device_roles_slurm_controller", "--group", "compute=device_roles_gpu_node"]
-    line = [BIN / "deepopsctl", "init", "hpc", "--from", "-", "--json", *groups]
+    line = [str(BIN / "deepopsctl"), "init", "hpc", "--from", "-", "--json", *groups]
     done = subprocess.run(line, input=inventory, capture_output=True, text=True, check=True)
     nodes = yaml.safe_load((tmp_path / "hpc" / "cluster.yml").read_text())["nodes"]
     assert {node["names"]: (node["addresses"], node["roles"]) for node in nodes} == {

@@ -25,6 +25,7 @@ import ansible.cli.playbook
 from ansible.plugins.loader import init_plugin_loader
 init_plugin_loader()
 warm_up.load_plugins()
+warm_up.parse_once()
 warm_up.parse_module_utils()
 from ansible.executor import module_common
 before = module_common._compile_module_ast.cache_info().currsize
@@ -134,3 +135,69 @@ def test_a_filter_is_loaded_once_a_run_however_many_workers_use_it(tmp_path: Pat
 
     assert [result.data["msg"] for result in done.results] == ["seen"] * 4
     assert len(loaded.read_text(encoding="utf-8").splitlines()) == 1
+
+
+# how often a template is compiled, here and by a worker that has compiled nothing itself
+COMPILE = """
+import json, sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+spec = spec_from_file_location("warm_up", sys.argv[1])
+warm_up = module_from_spec(spec)
+spec.loader.exec_module(warm_up)
+from ansible._internal._templating import _jinja_bits
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
+compile, compiled = _jinja_bits.AnsibleEnvironment.compile, []
+_jinja_bits.AnsibleEnvironment.compile = lambda self, *args: (compiled.append(1), compile(self, *args))[1]
+directory = Path("compiled").absolute()
+original = _jinja_bits.AnsibleEnvironment.from_string, _jinja_bits.AnsibleEnvironment.compile_expression
+templar = Templar(loader=DataLoader(), variables={"a": 2})
+def worker(place):
+    _jinja_bits.AnsibleEnvironment.from_string, _jinja_bits.AnsibleEnvironment.compile_expression = original
+    warm_up.keep_compiled(place)
+conditional = trust_as_template("a == 2")
+def values():
+    return [templar.template(trust_as_template("{{ a + 1 }}")), templar.evaluate_conditional(conditional)]
+worker(directory)
+first = [values(), values(), len(compiled)]
+worker(directory)
+again = [values(), len(compiled)]
+try:
+    templar.template(trust_as_template("{{ a + }}"))
+except Exception as error:
+    message = str(error)
+print(json.dumps({"first": first, "again": again, "message": message}))
+"""
+
+
+def test_a_template_is_compiled_once_a_run_and_an_error_is_ansibles(tmp_path: Path) -> None:
+    actual = output(tmp_path, COMPILE, str(WARM_UP))
+
+    assert actual["first"] == [[3, True], [3, True], 2]
+    assert actual["again"] == [[3, True], 2]
+    assert "Syntax error in template" in actual["message"]
+
+
+def test_modules_are_packed_once_for_all_runs_where_no_other_user_can_write(tmp_path: Path) -> None:
+    task = {"name": "Ask", "deepopsctl.cluster.node_info": {}}
+    plays = [{"name": "Ask it", "hosts": "all", "gather_facts": False, "tasks": [task]}]
+    cache = tmp_path / "modules"
+    settings = {"DEEPOPSCTL_MODULE_CACHE": str(cache)}
+
+    def packed(name: str) -> dict[str, int]:
+        (tmp_path / name).mkdir()
+        done = play(tmp_path / name, plays, {"a": {}}, settings=settings)
+        assert done.status == 0, done.output
+        return {path.name: path.stat().st_ino for path in cache.rglob("*-none")}
+
+    first = packed("first")
+    assert [name.partition(".modules.")[2].partition("-")[0] for name in first] == ["node_info"]
+    # it is neither packed nor copied again
+    assert packed("second") == first
+    cache.chmod(0o777)
+    assert packed("third") == first
+    for path in cache.rglob("*-none"):
+        path.write_bytes(b"not a module")
+    # of a directory that others can write nothing is read
+    assert packed("fourth") == first

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -166,6 +167,12 @@ class TestInstalled:
 
         assert printed.startswith("## Restore a controller\n")
         assert "## " not in printed.removeprefix("## ")
+        # the list of all, for programs; each address in it is a name of a page
+        addresses = re.findall(
+            r"^- \[.*?\]\((.+?)\)", installed.run("deepopsctl", "docs", "show", "llms"), re.MULTILINE
+        )
+        assert len(addresses) > 100
+        assert installed.run("deepopsctl", "docs", "show", addresses[-1]).startswith("# ")
 
     def test_its_plugins_find_its_package(self, installed: Installed) -> None:
         content = installed.content()

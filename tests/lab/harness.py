@@ -47,6 +47,7 @@ __all__ = [
     "fresh_lab",
     "lab_down",
     "lab_up",
+    "limit_cores",
     "powered",
     "wait_until",
 ]
@@ -107,6 +108,22 @@ class LabCluster(DrivenCluster):
 
     def _podman(self, verb: str, node: str) -> None:
         subprocess.run(["podman", verb, f"{self.name}-{node}"], check=True, capture_output=True, timeout=PATIENCE_S)
+
+
+@contextmanager
+def limit_cores(cluster: LabCluster, node: str, cores: float) -> Iterator[None]:
+    """The node may use so much of the machine's cores, as one with a broken fan."""
+
+    def limit(quota: int) -> None:
+        # of the container's own group, which this machine has either in cgroup v1 or in v2
+        argv = ["podman", "--runtime", "runc", "update", "--cpu-period", "100000", "--cpu-quota", str(quota)]
+        subprocess.run([*argv, f"{cluster.name}-{node}"], check=True, capture_output=True, timeout=PATIENCE_S)
+
+    limit(int(cores * 100_000))
+    try:
+        yield
+    finally:
+        limit(-1)
 
 
 @contextmanager

@@ -173,6 +173,7 @@ DAMAGES = (
         frozenset({
             *on_partition(*(f"over-ask-{what}" for what in ("nodes", "cpus", "memory", "gpus", "time"))),
             ("batch-output", "gpu01"), ("job-array", "gpu01"), *on_partition("guide-batch"),
+            *on_cluster("guide-own"),
         }),
         {("over-ask-cpus", "gpu"): "accepted a job that can never run"},
     ),

@@ -18,6 +18,7 @@ import pytest
 from deepopsctl.cluster.inventory import group_members
 from deepopsctl.cluster.spec import parse_spec
 from tests.roles.cases import CASES, defaults
+from tests.roles.content import load
 from tests.support.local_ansible import Played, play
 from tests.support.paths import ROOT
 
@@ -107,6 +108,38 @@ def test_only_clusters_with_nvlink_domains_have_blocks(played: Played, case: str
 
 def test_ansible_warns_of_nothing(played: Played) -> None:
     assert "WARNING" not in played.output
+
+
+def test_all_that_slurm_conf_refuses_is_reported_at_once(tmp_path: Path) -> None:
+    good = {
+        "__slurm_conf_several": False,
+        "slurm_conf_domains": [],
+        "slurm_conf_native_metrics": False,
+        "slurm_conf_job_script": "",
+        "slurm_plugstack": [],
+    }
+    bad = {**good, "slurm_conf_job_script": "x]==========]y", "slurm_plugstack": ["include /etc/x"]}
+    refusals = load("roles/slurm_conf/vars/main.yml")["__slurm_conf_refusals"]
+    plays = [
+        {
+            "name": name,
+            "hosts": "all",
+            "gather_facts": False,
+            "vars": {**values, "refusals": refusals},
+            "tasks": [
+                {"ansible.builtin.set_fact": {"cacheable": True, "slurm_version": "24.11.5"}},
+                {"name": name, "ansible.builtin.debug": {"msg": "{{ refusals }}"}},
+            ],
+        }
+        for name, values in (("good", good), ("bad", bad))
+    ]
+
+    done = play(tmp_path, plays, {"a": {}})
+
+    assert done.result("good").data["msg"] == []
+    first, second = done.result("bad").data["msg"]
+    assert first.startswith("slurm_conf_job_script has the text ]==========]")
+    assert second.startswith("slurm_plugstack has 'include /etc/x'")
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,10 @@ ON_NODES = [name for name in MODULES if name.startswith(PROGRAMS) and name.count
 WINGS = ("commands", "operations", "services", "suites")
 GPU_CHECK = [name for name in ON_NODES if name.startswith("node_programs/suites/gpu_check/")]
 # what is brought to the node with a program
-BROUGHT = {"services/gpu_metrics": {"nvitop", "nvitop_exporter", "prometheus_client", "pynvml"}}
+BROUGHT = {
+    "services/gpu_metrics": {"nvitop", "nvitop_exporter", "prometheus_client", "pynvml"},
+    "services/web": {"cryptography", "jupyterhub", "tornado", "traitlets"},
+}
 # in the process that becomes ansible-playbook; and for the vault's own format
 ANSIBLE = {"run/supervisor.py", "cluster/secrets.py"}
 

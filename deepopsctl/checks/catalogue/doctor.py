@@ -133,7 +133,7 @@ DOCTOR = {
         "install the distribution's security updates for them, on drained nodes first, or a newer release of Slurm",
     ),
     "storage-rights": Entry(
-        _SOFTWARE, "rights on shared storage", "What other nodes write brings no setuid programs and devices here.",
+        _SOFTWARE, "shared storage rights", "What other nodes write brings no setuid programs and devices here.",
         "`deepopsctl deploy storage` does it for what cluster.yml mounts, unless an entry has `options: [suid]`; for "
         "other mounts and exports: nosuid,nodev in /etc/fstab, and `mount -o remount,nosuid,nodev PATH`",
     ),

@@ -83,11 +83,11 @@ MONITORING = {
         "see `amtool config routes` on the monitoring host; `deepopsctl deploy monitoring` writes the routes again",
     ),
     "alerts-forwarded": Entry(
-        _TOLD, "what fires is passed on", "What fires in Prometheus is known to Alertmanager.",
+        _TOLD, "alerts passed on", "What fires in Prometheus is known to Alertmanager.",
         "see `journalctl -u prometheus` on the monitoring host for alerts that could not be sent",
     ),
     "dashboard-queries": Entry(
-        _TOLD, "dashboard shows something", "Every query of the dashboard gives series.",
+        _TOLD, "dashboard has data", "Every query of the dashboard gives series.",
         "run the panel's query on Prometheus' own page; what it asks for, an exporter no longer hands out",
     ),
 }  # fmt: skip

@@ -130,6 +130,10 @@ SMOKE = {
         "Refusals", "too much time", "A job longer than its partition's limit is refused at once.",
         "set EnforcePartLimits=ALL in `slurm_config:`",
     ),
+    "guide-own": Entry(
+        "Users' guide", "own guide's script", "The first job of the guide of `docs users` is accepted and runs.",
+        "submit it as a user; where hardware or partitions changed since, write the guide again",
+    ),
     "guide-interactive": Entry(
         "Users' guide", "interactive shell", "`srun -N 1 --gpus=1 -t 01:00:00 --pty bash` gives a shell with a GPU.",
         "type the command on the submit host; a shell's start-up files may end it",

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from deepopsctl.cli.main import Settings
 from deepopsctl.cli.options import json_option
 from deepopsctl.model.json_objects import FilesObject
+
+if TYPE_CHECKING:
+    from deepopsctl.cluster.directory import ClusterDir
+    from deepopsctl.model.cluster import Cluster
 
 SCHEMAS = ("cluster", "people", "output")
 MARKDOWN, HTML = "user-guide.md", "user-guide.html"
@@ -37,7 +42,7 @@ def show_page(name: str) -> None:
     from deepopsctl.cli.output import show, table
     from deepopsctl.content import pages
     from deepopsctl.files import read_text
-    from deepopsctl.text.pages import find_page, section, title_of
+    from deepopsctl.text.pages import as_read, find_page, section, title_of
 
     known = pages()
     if not name:
@@ -45,7 +50,7 @@ def show_page(name: str) -> None:
             show(line)
         return
     page, anchor = find_page(name, known)
-    click.echo_via_pager(section(read_text(known[page]), anchor))
+    click.echo_via_pager(as_read(section(read_text(known[page]), anchor)))
 
 
 @docs.command()
@@ -75,30 +80,13 @@ def users(settings: Settings, /, *, output: Path | None, as_json: bool) -> int:
     """
     from deepopsctl.cli.output import emit_json, info
     from deepopsctl.cluster.directory import ClusterDir
-    from deepopsctl.cluster.settings import site_values
-    from deepopsctl.environment.modules import names_of_site
-    from deepopsctl.environment.user_guide import render_html, render_markdown
+    from deepopsctl.environment.user_guide import render_html
     from deepopsctl.files import write_atomic
     from deepopsctl.model.json_objects import SCHEMA
-    from deepopsctl.slurm.conf import RESERVE, RESERVE_PERCENT
-    from deepopsctl.slurm.hardware import load_hardware
-    from deepopsctl.ssh.client_config import users_config
-    from deepopsctl.text.answers import texts
 
     directory = ClusterDir.open(settings.directory)
     cluster = directory.cluster()
-    ssh = users_config(cluster, "YOUR-NAME")
-    values = site_values(directory)
-    reserved = values.get(RESERVE)
-    markdown = render_markdown(
-        cluster,
-        load_hardware(directory.hardware),
-        ssh,
-        names_of_site(values),
-        reserved if isinstance(reserved, int) else RESERVE_PERCENT,
-        texts(values.get("environment_containers")),
-        str(values.get("slurm_conf_contact") or ""),
-    )
+    markdown = guide_of(directory, cluster)
     place = output or directory.path / "docs"
     place.mkdir(parents=True, exist_ok=True)
     written = {place / MARKDOWN: markdown, place / HTML: render_html(cluster, markdown)}
@@ -111,3 +99,26 @@ def users(settings: Settings, /, *, output: Path | None, as_json: bool) -> int:
     else:
         info("\n".join(f"written: {path}" for path in written))
     return 0
+
+
+def guide_of(directory: ClusterDir, cluster: Cluster) -> str:
+    """The user guide of a cluster, as Markdown."""
+    from deepopsctl.cluster.settings import site_values
+    from deepopsctl.environment.modules import names_of_site
+    from deepopsctl.environment.user_guide import render_markdown
+    from deepopsctl.slurm.conf import RESERVE, RESERVE_PERCENT
+    from deepopsctl.slurm.hardware import load_hardware
+    from deepopsctl.ssh.client_config import users_config
+    from deepopsctl.text.answers import texts
+
+    values = site_values(directory)
+    reserved = values.get(RESERVE)
+    return render_markdown(
+        cluster,
+        load_hardware(directory.hardware),
+        users_config(cluster, "YOUR-NAME"),
+        names_of_site(values),
+        reserved if isinstance(reserved, int) else RESERVE_PERCENT,
+        texts(values.get("environment_containers")),
+        str(values.get("slurm_conf_contact") or ""),
+    )

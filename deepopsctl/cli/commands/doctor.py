@@ -29,7 +29,8 @@ def doctor(settings: Settings, /, *, as_json: bool, **options: Any) -> int:
     Exit codes: 1 a check failed, 4 nodes could not be reached, 5 this machine lacks what a run needs.
     """
     from deepopsctl.cli.views.checks import show_checks
-    from deepopsctl.cli.views.run import failure_lines
+    from deepopsctl.cli.views.run import failure_lines, show_next
+    from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.doctor.examine import save
 
     examination = _examine(settings, options)
@@ -40,6 +41,8 @@ def doctor(settings: Settings, /, *, as_json: bool, **options: Any) -> int:
     else:
         for line in failure_lines(failure for failure in examination.outcome.summary.failures if not failure.host):
             info(line)
+    if not examination.exit_code:
+        show_next(ClusterDir.open(settings.directory), "plan", "deploy")
     if as_json:
         emit_json(examination.document())
     return int(examination.exit_code)

@@ -40,9 +40,11 @@ def list_runs(settings: Settings, /, *, as_json: bool) -> None:
     if not history:
         info("there are no runs yet")
         return
-    names = ("run", "state", "elapsed_s", "nodes", "changed", "failed", "unreachable", "user")
+    names = ["run", "state", "elapsed_s", "nodes", "changed", "failed", "unreachable"]
+    # where there are several
+    names += ["user"] if len({entry.get("user") for entry in entries}) > 1 else []
     rows = [["" if entry.get(name) is None else str(entry.get(name)) for name in names] for entry in entries]
-    for line in table(("run", "state", "seconds", *names[3:]), rows, right=range(2, 7)):
+    for line in table(("run", "state", "seconds", *names[3:6], "lost", *names[7:]), rows, right=range(2, 7)):
         show(line)
 
 

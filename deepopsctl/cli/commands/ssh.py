@@ -11,7 +11,7 @@ import click
 
 from deepopsctl.cli.main import Settings
 from deepopsctl.cli.options import complete_nodes, json_option, limit_option, login_name, names_nodes, seconds_between
-from deepopsctl.cli.output import emit_json, info, show
+from deepopsctl.cli.output import emit_json, info, show, table
 from deepopsctl.cli.passwords import read_passwords, terminable
 from deepopsctl.model.json_objects import SCHEMA
 from deepopsctl.text.amounts import amount
@@ -81,6 +81,7 @@ def setup(
     Asks for the password once, and only if no key is accepted. Run it again whenever nodes were added: what is
     up to date is not changed.
     """
+    from deepopsctl.cli.views.run import show_next
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.cluster.selection import select_names, select_nodes
     from deepopsctl.cluster.ssh_login import jump_names
@@ -101,6 +102,8 @@ def setup(
     with terminable():
         result = run_setup(request, counter(len(nodes)))
     _show(result, as_json=as_json)
+    if not result.exit_code:
+        show_next(directory, "doctor", "deploy")
     click.get_current_context().exit(result.exit_code)
 
 
@@ -146,10 +149,10 @@ def counter(total: int) -> Callable[[NodeResult], None]:
 
 
 def _show(result: SetupResult, *, as_json: bool) -> None:
-    from deepopsctl.ssh.results import hints, result_object, summary_line, table_lines
+    from deepopsctl.ssh.results import HEADER, hints, result_object, summary_line, table_rows
 
     if not as_json:
-        for line in table_lines(result):
+        for line in table(HEADER, table_rows(result)):
             show(line)
     for warning in result.warnings:
         info(click.style("warning: ", fg="yellow") + warning)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deepopsctl.checks.suites import BURNIN, EXPLICIT, HA, LOCAL, SUITES
+from deepopsctl.checks.suites import BURNIN, EXPLICIT, HA, LOCAL, SMOKE, SUITES
 from deepopsctl.cli.main import Settings
 from deepopsctl.cli.options import (
     confirm_option,
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 # a shorter load tests nothing; a longer one exceeds the time limits of partitions
 _USUAL, _SHORTEST_S, _LONGEST_S = "10m", 10, 7 * 86_400
 
+# the variable of validate/smoke.yml
+GUIDE_SCRIPT = "deepops_guide_script"
 _file_option = click.Path(path_type=Path, dir_okay=False, writable=True)
 
 
@@ -103,16 +105,26 @@ def validate(ctx: click.Context, /, suites: tuple[str, ...], *, as_json: bool, *
 
     `containers` starts containers in jobs, many at the same time; it is never part of `all` and must be named.
 
-    `local` runs the executables of checks.d in the cluster directory, on nodes and in jobs; it must be named.
+    `network` compares links and ports of compute nodes, and measures between pairs of them; it must be named.
+
+    `hpc` measures each idle node and all together with HPL, STREAM and more of HPC Challenge; it must be named.
+
+    `training` trains a small model on each idle node and on all of them together; it must be named.
+
+    `local` runs the executables of checks.d in the cluster directory, on nodes and in jobs, and suites of ReFrame; it
+    must be named.
 
     `burnin` loads all idle nodes for --duration, behind all other jobs in the queue; it is never part of `all` and must
     be named.
     """
+    from deepopsctl.cli.commands.docs import guide_of
     from deepopsctl.cli.execute import run_request, run_watched
     from deepopsctl.cli.interactive import confirm_protected
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.cluster.selection import resolve_limit
+    from deepopsctl.environment.user_guide import first_script
     from deepopsctl.validation.gpu import with_gpus
+    from deepopsctl.validation.rates import with_rates
     from deepopsctl.validation.result import COMMAND, LIBRARIES, LIBRARIES_STATE, examine, playbook_of, save
     from deepopsctl.validation.site_checks import LOCAL_CHECKS, read_checks
 
@@ -139,6 +151,7 @@ def validate(ctx: click.Context, /, suites: tuple[str, ...], *, as_json: bool, *
         extra_vars={
             **({LIBRARIES_STATE: libraries} if libraries else {}),
             **(burnin.variables() if burnin else {}),
+            **({GUIDE_SCRIPT: first_script(guide_of(directory, cluster))} if SMOKE in wanted else {}),
             **({LOCAL_CHECKS: read_checks(directory.path)} if LOCAL in wanted else {}),
         },
         limit=limit.text,
@@ -148,9 +161,10 @@ def validate(ctx: click.Context, /, suites: tuple[str, ...], *, as_json: bool, *
     outcome = run_watched(request, limit.hosts, verbosity=settings.verbosity)
     finish_burn_in(outcome, request, burnin)
     validation, warnings = with_gpus(examine(outcome, cluster, wanted, started), cluster, directory)
+    validation, more = with_rates(validation, directory)
     save(validation)
     _report(validation, options["junit"], options["html"])
-    for text in warnings:
+    for text in (*warnings, *more):
         info(f"note: {text}")
     if as_json:
         emit_json(validation.document())

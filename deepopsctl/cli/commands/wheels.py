@@ -43,6 +43,8 @@ def add(settings: Settings, /, requirements: tuple[str, ...], *, as_json: bool, 
 
     pip on the control machine fetches what fits the Python of the first login node or controller that answers. The
     hashes are kept in wheels.sha256; a wheel of the same name with another content is refused.
+
+    `@pytorch`, `@jax` and `@science` are sets of packages; their size is said before they are fetched.
     """
     from tempfile import TemporaryDirectory
 
@@ -51,10 +53,14 @@ def add(settings: Settings, /, requirements: tuple[str, ...], *, as_json: bool, 
     from deepopsctl.cli.passwords import ask_login
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.environment import wheels as wheelhouse
+    from deepopsctl.environment.wheel_sets import expanded
 
     if not requirements and not options["files"]:
         raise click.UsageError("name a package, or a file of requirements")
-    wanted = wheelhouse.checked(requirements, options["files"])
+    packages, notes = expanded(requirements)
+    wanted = wheelhouse.checked(packages, options["files"])
+    for text in notes:
+        info(text)
     directory = ClusterDir.open(settings.directory)
     login = ask_login(options)
     node, target = node_python(directory, login)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import IO, Any, TextIO, cast
 
 from rich.console import Console, Group, RenderableType
@@ -18,27 +19,35 @@ from rich.table import Table
 from rich.text import Text
 
 from deepopsctl.cli.output import discard
-from deepopsctl.run.events import Event, Status
-from deepopsctl.run.progress import Progress
+from deepopsctl.run import claim
+from deepopsctl.run.events import Event, HostResult, Status
+from deepopsctl.run.progress import BLOCKED, Progress
 from deepopsctl.text.amounts import amount
 from deepopsctl.text.node_sets import fold
 from deepopsctl.text.printable import printable
 
+# playbooks that are not components: the lock that a deploy releases
+_UNSEEN = frozenset({PurePath(claim.PLAYBOOK).name})
+# after this time without an answer, the last nodes of a task are shown
+_LATE_S = 2.0
+
 
 @contextmanager
-def live_view(total: int | None, verbosity: int = 0) -> Iterator[Callable[[Event], None]]:
+def live_view(total: int | None, verbosity: int = 0, *, check: bool = False) -> Iterator[Callable[[Event], None]]:
     """Two lines that follow the run; failures (with -v, every task) scroll away above them."""
     # foreign text is never markup
     console = Console(file=cast("IO[str]", _Terminal(sys.stderr)), markup=False, highlight=False, emoji=False)
-    view = _View(total)
+    view = _View(total, Progress(check))
     with Live(view, console=console, refresh_per_second=8, transient=True) as live:
 
         def watch(event: Event) -> None:
             lines = view.progress.add(event)
+            if isinstance(event, HostResult):
+                view.last_result = time.monotonic()
             if done := view.finished():
                 live.console.print(done)
             for line in lines:
-                failed = " failed: " in line or " unreachable: " in line
+                failed = " failed: " in line or " unreachable: " in line or line.startswith(BLOCKED)
                 if failed or verbosity or "\n" in line:
                     stamp = f"[{view.elapsed:6.1f}s] "
                     live.console.print(Text(stamp + printable(line), style="red" if failed else ""))
@@ -71,16 +80,28 @@ class _Terminal:
             discard(self._stream)
 
 
+def _duration(seconds: float, digits: int = 1) -> str:
+    """`3.2 s`, and from two minutes on `6 min 43 s`."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{seconds:.{digits}f} s" if minutes < 2 else f"{minutes} min {rest} s"
+
+
 @dataclass(slots=True)
 class _View:
     total: int | None
-    progress: Progress = field(default_factory=Progress)
+    progress: Progress
+    last_result: float = field(default_factory=time.monotonic)
     _started: float = field(default_factory=time.monotonic)
     # the component that runs, since when, and how many nodes had failed before it
     _component: str = ""
     _since: float = field(default_factory=time.monotonic)
     _failed: int = 0
     _spinner: Spinner = field(default_factory=lambda: Spinner("line" if os.environ.get("TERM") == "linux" else "dots"))
+
+    @property
+    def _waits(self) -> float:
+        """Seconds since a node has ended the task."""
+        return time.monotonic() - self.last_result
 
     @property
     def elapsed(self) -> float:
@@ -94,11 +115,11 @@ class _View:
         taken, failed = now - self._since, len(self.progress.failed)
         good = failed == self._failed
         self._component, self._since, self._failed = self.progress.component, now, failed
-        if not component:
+        if not component or component in _UNSEEN:
             return None
         signs = "ok" if os.environ.get("TERM") == "linux" else "✓", "x" if os.environ.get("TERM") == "linux" else "✗"
         line = Text(f"{signs[0] if good else signs[1]} ", style="green" if good else "red")
-        return line.append(printable(component), style="bold").append(f"  {taken:.1f} s", style="dim")
+        return line.append(printable(component), style="bold").append(f"  {_duration(taken)}", style="dim")
 
     def __rich__(self) -> RenderableType:
         progress = self.progress
@@ -118,9 +139,20 @@ class _View:
         hosts = max(len(progress.started), len(progress.done)) or self.total or 0
         line = Table.grid(padding=(0, 1))
         line.add_column(width=1)
-        text = Text(f"{len(progress.done)}/{amount(hosts, 'node')}, {amount(progress.tasks, 'task')} done", style="dim")
+        share = progress.share
+        whole = f"{share:4.0%}  " if share is not None else ""
+        completed = share if share is not None else len(progress.done) / max(hosts, 1)
+        text = Text(f"{whole}{len(progress.done)} of {amount(hosts, 'node')}", style="dim")
+        if self._waits > _LATE_S and (late := progress.waiting):
+            text.append("  waits for ", style="dim").append(
+                f"{fold(late)} ({_duration(self._waits, 0)})", style="yellow"
+            )
         for status, word in ((Status.FAILED, "failed"), (Status.UNREACHABLE, "no answer")):
             if lost := progress.lost(status):
                 text.append(f"  {word}: ", style="red").append(fold(lost), style="bold red")
-        line.add_row("", ProgressBar(total=max(hosts, 1), completed=len(progress.done), width=24), text)
+        line.add_row(
+            "",
+            ProgressBar(total=1.0, completed=completed, width=24, complete_style="cyan", finished_style="green"),
+            text,
+        )
         return line

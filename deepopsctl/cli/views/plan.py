@@ -10,7 +10,7 @@ from shutil import get_terminal_size
 
 import click
 
-from deepopsctl.cli.output import pasteable
+from deepopsctl.cli.output import filled, pasteable
 from deepopsctl.cli.views.run import failure_lines, left_out_lines
 from deepopsctl.run.events import Change
 from deepopsctl.run.outcome import counted
@@ -21,6 +21,8 @@ from deepopsctl.text.node_sets import fold
 MAX_DIFF_LINES = 16
 # Without --diff: so many new files of one directory are shown as one line.
 MANY_NEW_FILES = 4
+# so many of deepopsctl's own programs are too, also where they are not new
+OWN_PROGRAMS = "/usr/local/lib/deepopsctl/"
 _MARGIN = 15
 # characters before the first different one of a long line
 _CONTEXT = 20
@@ -70,6 +72,17 @@ def plan_lines(plan: Plan, *, whole: bool, record: str) -> Iterator[str]:
         for title, changes in _sections(group.changes):
             yield from _section(title, changes, group, layout)
         yield ""
+    # 0 where the output goes into a pipe or a file
+    room = get_terminal_size((0, 0)).columns
+    yield from (filled(line, room) for line in _remarks(plan))
+    if plan.changes:
+        yield f"whole differences: {record}"
+    colour = "red" if plan.blocked else "green" if not plan.changes and not plan.unknown else "yellow"
+    yield filled("plan: " + click.style(plan.verdict, fg=colour, bold=True), room)
+
+
+def _remarks(plan: Plan) -> Iterator[str]:
+    """What is not a change: nodes that were not checked, what blocks a deploy, warnings, jobs."""
     for checked, names in plan.same_as.items():
         many = f" ({len(names)} nodes)" if len(names) > 1 else ""
         yield f"not checked one by one (--every-node): {fold(names)}{many}, by what they report the same as {checked}"
@@ -84,10 +97,6 @@ def plan_lines(plan: Plan, *, whole: bool, record: str) -> Iterator[str]:
     yield from failure_lines(failure for failure in plan.outcome.summary.failures if failure.unreachable)
     if plan.jobs_line:
         yield f"jobs: {plan.jobs_line}"
-    if plan.changes:
-        yield f"whole differences: {record}"
-    colour = "red" if plan.blocked else "green" if not plan.changes and not plan.unknown else "yellow"
-    yield "plan: " + click.style(plan.verdict, fg=colour, bold=True)
 
 
 def _summary(plan: Plan) -> Iterator[str]:
@@ -128,13 +137,17 @@ def _packages(changes: Sequence[Change], group: Group, layout: _Layout) -> Itera
 
 
 def _files(changes: Sequence[Change], group: Group, layout: _Layout) -> Iterator[str]:
+    own = [] if layout.whole else [change for change in changes if change.name.startswith(OWN_PROGRAMS)]
+    if len(own) >= MANY_NEW_FILES:
+        yield from _own_programs(own, group, layout)
+        changes = [change for change in changes if change not in own]
     new_files: dict[str, list[Change]] = {} if layout.whole else _new_by_directory(changes)
     for change in changes:
         directory = change.name.rpartition("/")[0]
         members = new_files.get(directory, [])
         if members and change is members[0]:
             count = sum(_count(group.variants[member.what][0].splitlines()) for member in members)
-            yield f"{_sign('+')} {directory}/{_note([f'{len(members)} new files, {count} lines'])}"
+            yield from _noted(f"{_sign('+')} {directory}/", [f"{len(members)} new files, {count} lines"], layout)
         if change in members:
             continue
         diffs = group.variants[change.what]
@@ -142,13 +155,34 @@ def _files(changes: Sequence[Change], group: Group, layout: _Layout) -> Iterator
         secret = lines == ["(secret)"]
         notes = ["secret: not shown"] if secret else [] if not change.new else [f"new, {_lines(lines)}"]
         notes += [change.detail] if change.detail else []
-        yield f"{_sign('+' if change.new else _signed(change))} {change.name}{_note(notes)}"
+        yield from _noted(f"{_sign('+' if change.new else _signed(change))} {change.name}", notes, layout)
         if not secret and (layout.whole or not change.new):
             for line in _diff(lines, layout):
                 yield f"    {line}"
             if len(diffs) > 1:
                 others = "nodes differ in their" if len(group.hosts) > 2 else "node differs in its"
                 yield f"    ({group.hosts[0]}'s; the other {others} own way)"
+
+
+def _own_programs(changes: Sequence[Change], group: Group, layout: _Layout) -> Iterator[str]:
+    """What deepopsctl installs of itself: an administrator reads its release notes, not its modules."""
+    names = dict.fromkeys(change.name.removeprefix(OWN_PROGRAMS).partition("/")[0] for change in changes)
+    lines = sum(_count(group.variants[change.what][0].splitlines()) for change in changes)
+    new = all(change.new for change in changes)
+    size = f"{len(changes)} {'new ' if new else ''}files" + (f", {lines} lines" if new else "")
+    yield from _noted(f"{_sign('+' if new else '~')} {OWN_PROGRAMS}", ["deepopsctl's own programs", size], layout)
+    listed = textwrap.wrap(", ".join(names), layout.width - 4, break_long_words=False, break_on_hyphens=False)
+    yield from (f"    {line}" for line in listed)
+
+
+def _noted(line: str, notes: Sequence[str], layout: _Layout) -> Iterator[str]:
+    """A line with its notes, which come below it where they do not fit."""
+    note = _note(notes)
+    if len(click.unstyle(line + note)) <= layout.width or layout.whole:
+        yield line + note
+    else:
+        yield line
+        yield f"  {note}"
 
 
 def _new_by_directory(changes: Sequence[Change]) -> dict[str, list[Change]]:

@@ -12,18 +12,18 @@ from shlex import quote
 
 import click
 
-from deepopsctl.cli.output import note, pasteable, table
+from deepopsctl.cli.output import capped, info, note, pasteable, table
+from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.run.events import Event, Output, Totals
 from deepopsctl.run.outcome import Failure, LeftOut, RunOutcome, Verdict, counted
 from deepopsctl.run.progress import Progress, title
 from deepopsctl.run.request import RunRequest
+from deepopsctl.run.workspace import Workspace
 from deepopsctl.text.amounts import amount
 from deepopsctl.text.node_sets import fold
 
 # More rows than this say less than a few
 MAX_ROWS = 12
-# characters of a message: one of 60,000 pushes everything else away
-_LONGEST = 4000
 
 
 _WORDS = {
@@ -49,6 +49,8 @@ def report_lines(outcome: RunOutcome, request: RunRequest) -> Iterator[str]:
         yield f"warning: and {more} more in summary.json"
     yield from left_out_lines(outcome.summary.left_out)
     yield from failure_lines(outcome.summary.failures)
+    if late := outcome.summary.late:
+        yield f"slowest node: {late.host}, {late.seconds:.0f} s longer than half of the nodes, most in {late.task}"
     if outcome.stopped:
         yield _undone(outcome)
     if not outcome.ok:
@@ -100,12 +102,6 @@ def failure_lines(failures: Iterable[Failure]) -> Iterator[str]:
             yield f"    {click.style('hint:', fg='cyan')} {pasteable(hint)}"
 
 
-def capped(text: str) -> str:
-    """A text of a node as a person can read it: the end of a long one, which has the reason. JSON has all."""
-    more = len(text) - _LONGEST
-    return f"... ({more:,} characters before: --json)\n{text[-_LONGEST:]}" if more > 0 else text
-
-
 def left_out_lines(entries: Iterable[LeftOut]) -> Iterator[str]:
     """Every optional download that failed, once, with all its nodes."""
     groups: dict[tuple[str, str, str], list[str]] = {}
@@ -126,6 +122,14 @@ def first_line(request: RunRequest, hosts: tuple[str, ...] | None) -> str:
     return f"{what} on {amount(len(hosts), 'node')}: {_short(fold(hosts))}{how}"
 
 
+def show_next(directory: ClusterDir, *commands: str) -> None:
+    """What comes next on a cluster directory that was not deployed yet; later, people know."""
+    from deepopsctl.status.cluster import last_runs
+
+    if not last_runs(Workspace(directory.runs)).deploy:
+        info(f"next: {', then '.join(f'deepopsctl {command}' for command in commands)}")
+
+
 def shown_path(path: Path) -> str:
     """A path as it is easiest to copy: relative where that is shorter."""
     try:
@@ -136,22 +140,22 @@ def shown_path(path: Path) -> str:
 
 
 @contextmanager
-def show_progress(total: int | None, verbosity: int = 0) -> Iterator[Watch]:
+def show_progress(total: int | None, verbosity: int = 0, *, check: bool = False) -> Iterator[Watch]:
     """What to hand to the runner as `on_event`. `total` nodes take part, or None where only Ansible knows."""
     if verbosity > 2:
         yield _ansible_output
     elif sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
         from deepopsctl.cli.views.live import live_view
 
-        with live_view(total, verbosity) as watch:
+        with live_view(total, verbosity, check=check) as watch:
             yield watch
     else:
-        yield plain_lines(note)
+        yield plain_lines(note, check=check)
 
 
-def plain_lines(write: Callable[[str], None]) -> Watch:
+def plain_lines(write: Callable[[str], None], *, check: bool = False) -> Watch:
     """One line for every task that has ended: `[   3.2s] slurm: Install packages: 3 nodes ok, 2 changed`."""
-    progress, started = Progress(), time.monotonic()
+    progress, started = Progress(check), time.monotonic()
 
     def watch(event: Event) -> None:
         for line in progress.add(event):

@@ -48,6 +48,7 @@ INTERRUPTED = "dpkg was interrupted"
 UPGRADE = ["--with-new-pkgs", "--no-install-recommends", "upgrade"]
 _REMOVED = re.compile(r"^(?:Remv|Purg) (\S+)", re.MULTILINE)
 _CANDIDATE = re.compile(r"^(\S+):\n  Installed: .*\n  Candidate: (?!\(none\))(\S+)$", re.MULTILINE)
+_UNFETCHED = re.compile(r"^[WE]: Failed to fetch [a-z+]+:/+([^/\s]+)", re.MULTILINE)
 # What a cluster lives by. Debian's slurmctld cancels all jobs when it is removed; a purge deletes its state, that of
 # slurm-wlm-basic-plugins /etc/slurm.
 VITAL = re.compile(r"slurm(ctld|d|dbd|-client|-wlm.*|-smd.*)|munge|mariadb-server.*")
@@ -132,7 +133,7 @@ def install(names: Sequence[str], lock_wait: int = LOCK_WAIT_S, downgrade: bool 
     deadline = time.monotonic() + lock_wait
     finish_interrupted_transaction()
     wanted = ["install", "--no-install-recommends"] + ["--allow-downgrades"] * downgrade + list(names)
-    result = _apt(wanted, deadline)
+    result, silent = _apt(wanted, deadline), ""
     if not result.ok and INTERRUPTED in result.message:
         # the process that held the lock until now was killed
         finish_interrupted_transaction()
@@ -140,10 +141,10 @@ def install(names: Sequence[str], lock_wait: int = LOCK_WAIT_S, downgrade: bool 
     if not result.ok and re.search(
         r"Unable to locate|no installation candidate|was not found|Failed to fetch|404", result.message
     ):
-        _checked(["update"], deadline)
+        silent = _without_lists(_checked(["update"], deadline))
         result = _apt(wanted, deadline)
     if not result.ok:
-        raise PackageError(_summary(result.message), _hint(result.message))
+        raise PackageError(_summary(result.message), _hint(result.message, silent))
 
 
 def refresh(options: Sequence[str], lock_wait: int = LOCK_WAIT_S) -> None:
@@ -320,10 +321,12 @@ def _patiently(arguments: list[str], deadline: float) -> node_command.Result:
     return wait_until(attempt, left, 1, lambda result: result.ok or not LOCKED.search(result.message))
 
 
-def _checked(arguments: list[str], deadline: float) -> None:
+def _checked(arguments: list[str], deadline: float) -> str:
+    """What apt-get prints. Raises PackageError."""
     result = _apt(arguments, deadline)
     if not result.ok:
         raise PackageError(_summary(result.message), _hint(result.message))
+    return result.message
 
 
 def _summary(output: str) -> str:
@@ -332,14 +335,18 @@ def _summary(output: str) -> str:
     return "\n".join([*errors][-6:] or output.splitlines()[-6:])
 
 
-def _has_lists() -> bool:
-    """Whether apt has a list of packages of any source; `apt-get update` ends well where no mirror answered."""
-    with contextlib.suppress(OSError):
-        return any("_Packages" in name for name in os.listdir(LISTS))
-    return False
+def _without_lists(updated: str) -> str:
+    """The sources that did not answer `apt-get update`, which ends well all the same; all of them without any list."""
+    silent = dict.fromkeys(_UNFETCHED.findall(updated))
+    if silent:
+        return ", ".join(silent)
+    with contextlib.suppress(OSError), os.scandir(LISTS) as lists:
+        if any("_Packages" in each.name and each.stat().st_size for each in lists):
+            return ""
+    return "its mirror"
 
 
-def _hint(output: str) -> str:
+def _hint(output: str, silent: str = "") -> str:
     if LOCKED.search(output):
         return "another package manager works on this node; wait until it is done, then deploy again"
     if "No space left" in output or "enough free space" in output:
@@ -347,10 +354,10 @@ def _hint(output: str) -> str:
     if re.search("GPG error|is not signed|invalid signature|NO_PUBKEY", output):
         return "nothing is taken from there: the repository is not signed by the key that it should be signed by"
     if re.search("Unable to locate|no installation candidate|was not found", output):
-        if not _has_lists():
+        if silent:
             return (
-                "this node has no package lists, so apt knows of no package: its mirror did not answer "
-                "`apt-get update`; check the network, DNS and proxy there"
+                f"this node has no package lists of {silent}, which did not answer `apt-get update`: "
+                "check the network, DNS and proxy there"
             )
         return "this node's package sources do not carry it: see /etc/apt/sources.list.d"
     if "Packages were downgraded" in output:

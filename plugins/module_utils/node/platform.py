@@ -45,6 +45,7 @@ def os_release() -> dict[str, str]:
         "distribution_major_version": version.split(".")[0],
         "os_family": family,
         "kernel": os.uname().release,
+        "architecture": os.uname().machine,
     }
 
 

@@ -20,10 +20,11 @@ from deepopsctl.cluster.spec import parse_spec
 from deepopsctl.content import content_dir
 from deepopsctl.environment.people import parse_people
 from deepopsctl.text.node_sets import expand
+from deepopsctl.text.pages import section, slug, title_of
 from deepopsctl.text.sections import ClusterFile
 from tests.support.paths import ROOT
 
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+PAGES = (ROOT / "README.md", ROOT / "docs" / "llms.txt", *sorted((ROOT / "docs").rglob("*.md")))
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\w*)\n(?P<text>.*?)^(?P=indent)```", re.MULTILINE | re.DOTALL)
 _LINE = re.compile(
     r"^ *(?:\w+\$ |\$ )?(?P<line>(?:DEEPOPSCTL_\w+=\S+ )?deepopsctl (?!with |turns |does )(?:.*\\\n)*.*)$", re.MULTILINE
@@ -108,7 +109,7 @@ def words_of(line: str) -> list[str]:
 LINES = [
     example
     for example in (*command_lines(), *template_lines())
-    if not re.search(r"\[-|\.\.\.|\$\(| COMMAND", example.text)
+    if not re.search(r"\[-|\[OPTIONS\]|\.\.\.|\$\(| COMMAND", example.text)
 ]
 INITS = [
     example for example in LINES if example.typed and re.search(r"\binit .*--(controller|from inventory)", example.text)
@@ -195,3 +196,28 @@ def in_a_cluster(document: dict[str, Any]) -> str:
         others = [node for node in whole["nodes"] if listed.isdisjoint(expand(node["names"]))]
         document = {**document, "nodes": [*others, *own]}
     return yaml.safe_dump({**whole, **document})
+
+
+def dead_links(page: Path) -> list[str]:
+    """Relative links that lead to no file, or to no heading of it; mkdocs finds those of docs/."""
+    dead = []
+    for target in re.findall(r"\]\(([^)\s:]+)\)", page.read_text(encoding="utf-8")):
+        name, _, anchor = target.partition("#")
+        path = (page.parent / name) if name else page
+        if not path.exists() or (anchor and not section_of(path.read_text(encoding="utf-8"), anchor)):
+            dead.append(target)
+    return dead
+
+
+def section_of(text: str, anchor: str) -> str:
+    part = section(text, anchor)
+    return "" if part == text and slug(title_of(text)) != anchor else part
+
+
+def test_no_link_of_a_page_outside_the_site_is_dead(tmp_path: Path) -> None:
+    pages = [path for pattern in ("*.md", "inventory/**/*.md", "examples/**/*.md") for path in ROOT.glob(pattern)]
+    assert {str(page.relative_to(ROOT)): dead for page in pages if (dead := dead_links(page))} == {}
+    (tmp_path / "x.md").write_text(
+        "# X\n[a](x.md#x) [b](y.md) [c](x.md#z) [d](https://example.com/#q)\n", encoding="utf-8"
+    )
+    assert dead_links(tmp_path / "x.md") == ["y.md", "x.md#z"]

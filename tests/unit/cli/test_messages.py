@@ -8,7 +8,7 @@ import pytest
 
 from deepopsctl.cli.main import run_command_line
 from deepopsctl.cli.options import DIRECTORY
-from deepopsctl.cli.output import pasteable, table
+from deepopsctl.cli.output import filled, pasteable, show_problem, table
 from deepopsctl.content import pages
 from deepopsctl.errors import ExitCode, InputError
 from deepopsctl.text.pages import find_page, section, title_of
@@ -97,7 +97,25 @@ def test_a_table_wraps_by_column_in_a_terminal_and_not_in_a_pipe() -> None:
         "cpu[01-20]      reason of many",
         "                words",
     ]
-    assert all(len(line) <= 34 for line in table(header, [("a" * 50, "b" * 50, "3")], (2,), 34))
+    # a name stays whole, so that it can be copied; a longer word does not
+    assert (
+        table(header, [("20261128-221629-deploy", "it has a reason", "3")], (2,), 30)[1].split()[0]
+        == "20261128-221629-deploy"
+    )
+    assert all(len(line) <= 72 for line in table(header, [("a" * 50, "b" * 50, "3")], (2,), 72))
+
+
+def test_a_terminal_breaks_no_word_and_no_command_of_a_message() -> None:
+    text = (
+        "hint: see grafana_version (`deepopsctl -C hpc docs show grafana`); details: deepopsctl -C hpc runs show 2026"
+    )
+
+    assert filled(text, 40) == (
+        "hint: see grafana_version\n    (`deepopsctl -C hpc docs show grafana`);\n    details:\n"
+        "    deepopsctl -C hpc runs show 2026"
+    )
+    assert filled("    hint: a b\nshort", 9) == "    hint:\n        a\n        b\nshort"
+    assert filled(text, 0) == text
 
 
 def test_a_wrong_option_is_an_error_in_the_form_of_all_others(capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,3 +124,12 @@ def test_a_wrong_option_is_an_error_in_the_form_of_all_others(capsys: pytest.Cap
         "error: no such option '--nonesuch'",
         "hint: usage: deepopsctl runs show [OPTIONS] [RUN]; --help lists the options",
     ]
+
+
+def test_a_text_of_another_program_is_cut_to_its_end_and_json_has_all(capsys: pytest.CaptureFixture[str]) -> None:
+    show_problem("x" * 60_000 + "the reason")
+
+    shown = capsys.readouterr().err
+    assert shown.startswith("error: ... (56,010 characters before: --json)\n")
+    assert shown.endswith("the reason\n")
+    assert len(shown) < 5000

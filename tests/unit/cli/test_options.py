@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click
@@ -60,6 +61,10 @@ def test_nodes_groups_and_runs_are_completed(tmp_path: Path) -> None:
     groups = ["controller", "compute", "cluster"]
     assert completed("deploy", "--limit", "cn1,slurm_c") == [f"cn1,slurm_{group}" for group in groups]
     assert completed("runs", "show", "2026") == ["20261121-093012-deploy"]
+    directory.people.write_text(
+        "schema: 1\ngroups: [{name: lab, gid: 20001}]\npeople: [{name: ada, uid: 20002, groups: [lab]}]\n"
+    )
+    assert completed("people", "expire", "a") == ["ada"]
     assert completed("logs", "-C", "/nowhere", "x") == []
 
 
@@ -100,3 +105,12 @@ def test_a_protected_cluster_asks_before_anything_is_destroyed(
     assert run_command_line([*name.split(), "-C", str(tmp_path), *arguments, "--confirm", "lab"]) == 2
     assert "'lab' is not the name" in capsys.readouterr().err
     assert directory.spec.read_text() == before
+
+
+def test_many_options_are_grouped_in_the_help() -> None:
+    made = dict(commands())
+    shown = made["deploy"].get_help(click.Context(made["deploy"]))
+
+    assert re.findall(r"^(\w.*):$", shown, re.MULTILINE) == ["Options", "Login", "Run", "Questions and output"]
+    assert shown.index("--tags") < shown.index("Login:") < shown.index("--user") < shown.index("--timeout")
+    assert "Login:" not in made["status"].get_help(click.Context(made["status"]))

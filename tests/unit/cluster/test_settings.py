@@ -34,17 +34,16 @@ WORKED_OUT = {
     *("ansible_managed", "monitoring_host", "slurm_serving_hosts"),
     *("environment_packages", "environment_module_packages", "environment_module_versions"),
     "environment_login_packages",
-    *("site_software_easybuild_release", "environment_software_packages", "environment_proxy_packages"),
+    *("environment_software_packages", "environment_proxy_packages"),
     *("environment_container_packages", "environment_registry_packages"),
     *("slurm_compute_hosts", "slurm_controller_hosts", "slurm_dbd_host", "slurm_dbd_hosts", "slurm_packages"),
 }
 
 
 def documented() -> set[str]:
-    """The names in the table of docs/reference/settings.md."""
-    first, _, _ = Path("docs/reference/settings.md").read_text(encoding="utf-8").partition("\n## ")
-    rows = [line.split("|")[1] for line in first.splitlines() if line.startswith("| `")]
-    names = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    """The names in the tables of docs/reference/settings.md."""
+    text = Path("docs/reference/settings.md").read_text(encoding="utf-8")
+    names = set(re.findall(r'^\| <a id="(\w+)"></a>`\1` \|', text, re.MULTILINE))
     assert names
     return names
 

@@ -357,6 +357,16 @@ def test_loads_a_file_by_its_name(tmp_path: Path) -> None:
     assert load_spec(path).name == "hpc"
 
 
+def test_a_command_parses_a_file_once_as_long_as_it_stays_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.yml"
+    path.write_text(GOOD)
+    first = load_spec(path)
+
+    assert load_spec(path) is first
+    path.write_text(GOOD.replace("name: hpc", "name: other"))
+    assert load_spec(path).name == "other"
+
+
 def test_refuses_a_missing_file_a_directory_and_what_is_no_text(tmp_path: Path) -> None:
     path = tmp_path / "cluster.yml"
     with pytest.raises(InputError, match="can't be read: No such file"):

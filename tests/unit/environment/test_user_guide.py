@@ -9,7 +9,7 @@ import yaml
 
 from deepopsctl.cli.main import run_command_line
 from deepopsctl.cluster.spec import parse_spec
-from deepopsctl.environment.user_guide import render_html, render_markdown
+from deepopsctl.environment.user_guide import first_script, render_html, render_markdown
 from deepopsctl.slurm.conf import RESERVE, RESERVE_PERCENT
 from deepopsctl.slurm.hardware import NodeHardware
 from tests.support.html_page import page
@@ -117,7 +117,8 @@ def test_the_first_job_fits_on_every_node_of_its_partition(cpus: int, asked: int
         hardware["cpu02"] = NodeHardware(cpus, 1, 1, cpus, 1, 3_000)
     text = render_markdown(parsed, hardware, "")
 
-    assert f"#SBATCH --cpus-per-task={asked}\n#SBATCH --mem={2 if cpus else 1}G\n" in text
+    assert f"#SBATCH --cpus-per-task={asked}\n#SBATCH --mem={2 if cpus else 1}G\n" in first_script(text)
+    assert first_script(text).startswith("#!/bin/bash\n#SBATCH --job-name=train\n")
     assert ("before the nodes were known" in text) is (cpus == 0)
 
 

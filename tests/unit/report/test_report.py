@@ -14,10 +14,13 @@ from deepopsctl.checks.catalogue.containers import CONTAINERS
 from deepopsctl.checks.catalogue.doctor import DOCTOR
 from deepopsctl.checks.catalogue.environment import ENVIRONMENT
 from deepopsctl.checks.catalogue.gpu import BURNIN, GPU
+from deepopsctl.checks.catalogue.hpc import HPC
 from deepopsctl.checks.catalogue.monitoring import MONITORING
+from deepopsctl.checks.catalogue.network import NETWORK
 from deepopsctl.checks.catalogue.smoke import SMOKE
 from deepopsctl.checks.catalogue.storage import STORAGE
 from deepopsctl.checks.catalogue.suites import PER_NODE, catalogue_of, entry
+from deepopsctl.checks.catalogue.training import TRAINING
 from deepopsctl.checks.check import Check, Status
 from deepopsctl.node_programs.suites.gpu_check.evaluation import evaluate
 from deepopsctl.report.grouping import FEW, build_matrix, fold_checks
@@ -71,7 +74,7 @@ class TestFolding:
 
 
 class TestCatalogue:
-    ALL = SMOKE | GPU | BURNIN | STORAGE | ENVIRONMENT | MONITORING | CONTAINERS
+    ALL = SMOKE | GPU | BURNIN | STORAGE | ENVIRONMENT | MONITORING | CONTAINERS | TRAINING | HPC | NETWORK
 
     def test_every_entry_says_what_it_shows_and_what_to_do(self) -> None:
         for name, what in (*self.ALL.items(), *DOCTOR.items()):
@@ -89,8 +92,11 @@ class TestCatalogue:
             ("validate-monitoring", MONITORING),
             ("gpucheck", GPU),
             ("../deploy/containers", CONTAINERS),
+            ("validate-training", TRAINING),
+            ("validate-hpc", HPC),
+            ("validate-network", NETWORK),
         ],
-        ids=["smoke", "environment", "storage", "monitoring", "gpu", "containers"],
+        ids=["smoke", "environment", "storage", "monitoring", "gpu", "containers", "training", "hpc", "network"],
     )
     def test_the_reference_page_has_every_check(self, page: str, checks: dict[str, object]) -> None:
         text = (ROOT / f"docs/reference/{page}.md").read_text()

@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
 
 import pytest
 
+from deepopsctl.node_programs._shared.waiting import wait_until
 from deepopsctl.run import fan_out
 
 
@@ -43,3 +48,38 @@ def test_all_answers_together_are_bounded_and_the_largest_is_refused(monkeypatch
     answers = fan_out.ask_all(calls, width=3)
 
     assert {name: answer.status for name, answer in answers.items()} == {"first": 0, "large": None, "small": 0}
+
+
+def test_a_call_is_made_when_its_turn_comes() -> None:
+    """What the doctor sends to each of 5,000 nodes has the names of all."""
+    made: list[str] = []
+
+    def calls() -> Iterator[fan_out.Call]:
+        for name in ("n1", "n2", "n3"):
+            made.append(name)
+            yield call(name, "sleep 60")
+
+    fan_out.ask_all(calls(), width=2, stopped=lambda: len(made) > 1)
+
+    assert made == ["n1", "n2"]
+
+
+def test_the_time_in_which_this_machine_ran_no_ssh_is_not_the_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fan_out, "starved_s", lambda _pid: 60)
+
+    answer = fan_out.ask_all([call("n1", "sleep 1; echo done", timeout_s=0.2)], width=1)["n1"]
+
+    assert (answer.status, answer.output, answer.starved_s) == (0, b"done\n", 60)
+
+
+def test_a_process_that_waits_for_a_processor_is_known_to() -> None:
+    """Two at one processor: each waits while the other one runs."""
+    (processor, *_) = os.sched_getaffinity(0)
+    busy = f"import os; os.sched_setaffinity(0, [{processor}])\nwhile True: pass"
+    both = [subprocess.Popen([sys.executable, "-c", busy]) for _ in range(2)]
+    try:
+        assert wait_until(lambda: all(fan_out.starved_s(each.pid) > 0.2 for each in both), 60, 0.05)
+    finally:
+        for each in both:
+            each.kill()
+            each.wait()

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from deepopsctl.run.events import Event, HostResult, Notice, Recap, Status, TaskStarted, Totals
-from deepopsctl.run.outcome import Failure, reduce
+from deepopsctl.run.outcome import Failure, Late, reduce
 
 
 def ended(host: str, task: str, status: Status, at: float = 0.0, message: str = "") -> HostResult:
@@ -131,3 +133,13 @@ def test_an_optional_download_that_is_left_out_is_no_failure() -> None:
 def test_nodes_that_failed_for_one_reason_are_reported_together(one: str, other: str) -> None:
     assert Failure("a", "slurm", "t", one, "").anywhere == Failure("b", "slurm", "t", other, "").anywhere
     assert Failure("a", "slurm", "t", one, "").anywhere != Failure("b", "slurm", "t", f"{other}; more", "").anywhere
+
+
+def test_the_node_that_kept_the_others_waiting_is_named_and_no_other() -> None:
+    def late(seconds: float) -> object:
+        tasks = [(host, task, 1.0) for host in "abc" for task in ("Install", "Configure")]
+        tasks += [("d", "Install", 1.0 + seconds), ("d", "Configure", 3.0), ("ctl", "Only here", 60.0)]
+        return reduce(replace(ended(host, task, Status.OK), elapsed_s=took) for host, task, took in tasks).late
+
+    assert late(20.0) == Late("d", 22.0, "slurm: Install")
+    assert late(1.0) is None

@@ -83,6 +83,19 @@ def test_a_long_line_is_cut_where_it_is_the_same_and_nothing_in_it_is_rewritten(
     assert "+next: deepopsctl deploy" in shown
 
 
+def test_deepopsctls_own_programs_are_one_line() -> None:
+    names = [f"/usr/local/lib/deepopsctl/{program}/{part}.py" for program in ("job_report", "logs") for part in "ab"]
+    files = [
+        Change("ctl1", "slurm", "file", name, "write", diff="@@ -0,0 +1,2 @@\n+a\n+b\n", new=True) for name in names
+    ]
+
+    shown = text(made(files, slurm()))
+    assert "+ /usr/local/lib/deepopsctl/  deepopsctl's own programs; 4 new files, 8 lines" in shown
+    assert "job_report, logs" in shown
+    assert ".py" not in shown
+    assert all(name in text(made(files, slurm()), whole=True) for name in names)
+
+
 class TestWhatModulesSay:
     def test_a_task_without_a_list_counts_as_one_change_by_its_name(self) -> None:
         (result,) = parse_changes({}, "gpu01", "slurm", "role : Do it", changed=True)

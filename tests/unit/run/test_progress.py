@@ -1,6 +1,18 @@
 from __future__ import annotations
 
-from deepopsctl.run.events import Difference, Event, HostResult, HostStarted, PlayStarted, Recap, Status, TaskStarted
+from dataclasses import replace
+
+from deepopsctl.run.events import (
+    Difference,
+    Event,
+    HostResult,
+    HostStarted,
+    PlayStarted,
+    Recap,
+    RunStarted,
+    Status,
+    TaskStarted,
+)
 from deepopsctl.run.progress import Progress, title
 
 
@@ -76,3 +88,49 @@ def test_a_node_that_gave_no_answer_is_not_reported_as_failed() -> None:
     for event in (ended("a", Status.FAILED), ended("b", Status.UNREACHABLE), ended("c", Status.OK)):
         progress.add(event)
     assert (progress.lost(Status.FAILED), progress.lost(Status.UNREACHABLE)) == (("a",), ("b",))
+
+
+def test_a_check_speaks_of_what_would_change_and_not_of_doing() -> None:
+    progress = Progress(check=True)
+    progress.add(TaskStarted("slurm", "Nodes", "slurmd : Install packages", 0.0))
+
+    assert progress.doing == "check: Install packages"
+    for host in ("a", "b"):
+        progress.add(ended(host, Status.CHANGED))
+    assert progress.add(Recap()) == ["slurm: check: Install packages: 2 nodes ok, 2 would change"]
+
+
+def test_the_share_of_a_run_grows_with_its_plays_and_their_roles() -> None:
+    progress = Progress()
+    shares: list[float | None] = []
+    progress.add(TaskStarted("slurm", "Compare", "Ask the node", 0.0))
+    assert progress.share is None
+    for event in (
+        RunStarted((1, 0, 3)), PlayStarted("slurm", "A"), TaskStarted("slurm", "A", "a : One", 0.0),
+        PlayStarted("slurm", "B"), PlayStarted("slurm", "C"), TaskStarted("slurm", "C", "b : One", 0.0),
+        TaskStarted("slurm", "C", "b : Two", 0.0), TaskStarted("slurm", "C", "c : One", 0.0), PlayStarted("slurm", "D"),
+    ):  # fmt: skip
+        progress.add(event)
+        shares.append(progress.share)
+
+    assert shares == [0, 0, 0, 0.25, 0.25, 0.25, 0.25, 0.5, 1.0]
+
+
+def test_the_last_nodes_of_a_task_are_those_that_are_waited_for() -> None:
+    progress = Progress()
+    progress.add(TaskStarted("slurm", "Nodes", "Install", 0.0))
+    for host in "abcd":
+        progress.add(HostStarted(host, "Install"))
+    progress.add(ended("a", Status.OK))
+    assert not progress.waiting
+    progress.add(ended("b", Status.OK))
+    progress.add(ended("d", Status.OK))
+    assert progress.waiting == ("c",)
+
+
+def test_what_blocks_a_plan_is_reported_at_once_and_once() -> None:
+    progress = Progress(check=True)
+    refused = replace(ended("a", Status.OK), data=({"blocked": [{"message": "would end jobs\nmore"}]},))
+
+    assert progress.add(refused) == ["blocked: a: would end jobs"]
+    assert progress.add(refused) == []

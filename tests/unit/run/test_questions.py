@@ -7,6 +7,7 @@ import subprocess
 import sys
 import zipfile
 from base64 import b64decode
+from collections.abc import Iterable
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -273,9 +274,10 @@ class Sent:
         self.answers = answers
         monkeypatch.setattr(fan_out, "ask_all", self.ask_all)
 
-    def ask_all(self, calls: list[fan_out.Call], **_: object) -> dict[str, fan_out.Answer]:
-        self.calls += calls
-        return {call.node: self.answers[call.node].pop(0) for call in calls}
+    def ask_all(self, calls: Iterable[fan_out.Call], **_: object) -> dict[str, fan_out.Answer]:
+        asked = list(calls)
+        self.calls += asked
+        return {call.node: self.answers[call.node].pop(0) for call in asked}
 
 
 FACTS = b'DEEPOPSCTL-BEGUN\nDEEPOPSCTL-RESULT {"deepops": {"doctor": {"root": true}}}'
@@ -335,6 +337,22 @@ def test_a_busy_jump_host_makes_no_node_silent(directory: ClusterDir, monkeypatc
         monkeypatch,
         ctl1=[fan_out.Answer(255, b"", dropped), fan_out.Answer(0, FACTS)],
         gpu01=[fan_out.Answer(255, b"", behind)],
+    )
+
+    replies = ask(RunRequest(directory, DOCTOR_PLAYBOOK), directory.cluster(), DOCTORS, content_dir(), lambda: False)
+
+    assert list(replies.answers) == ["ctl1"]
+    assert list(replies.silent) == ["gpu01"]
+    assert [call.node for call in sent.calls] == ["ctl1", "gpu01", "ctl1"]
+
+
+def test_a_busy_control_machine_makes_no_node_silent(directory: ClusterDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ssh measures by the clock, also while it is not run; one that ran all the time is believed."""
+    late = "Connection timed out during banner exchange\nConnection to 192.0.2.1 port 22 timed out\n"
+    sent = Sent(
+        monkeypatch,
+        ctl1=[fan_out.Answer(255, b"", late, starved_s=4), fan_out.Answer(0, FACTS)],
+        gpu01=[fan_out.Answer(255, b"", late, starved_s=0.1)],
     )
 
     replies = ask(RunRequest(directory, DOCTOR_PLAYBOOK), directory.cluster(), DOCTORS, content_dir(), lambda: False)

@@ -12,14 +12,17 @@ from typing import Any
 import pytest
 
 from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.cluster.spec import parse_spec
 from deepopsctl.errors import ControlMachineError
 from deepopsctl.run.request import (
+    MOST_KEPT,
     PlaybookTracker,
     RunRequest,
     arguments,
     control_dir,
     environment,
     join,
+    parts_of_plays,
     ssh_arguments,
     write_inputs,
 )
@@ -27,6 +30,30 @@ from deepopsctl.run.request import (
 
 def request(path: Path, **wanted: Any) -> RunRequest:
     return RunRequest(ClusterDir(path), "slurm", forks=25, **wanted)
+
+
+@pytest.mark.parametrize(
+    ("count", "limit", "kept"),
+    [
+        (MOST_KEPT, "", True),
+        (MOST_KEPT + 1, "", False),
+        (MOST_KEPT + 1, "n1,n2", True),
+        # a group may be all of them
+        (MOST_KEPT + 1, "slurm_compute", False),
+    ],
+)
+def test_connections_stay_open_to_no_more_nodes_than_memory_has_room_for(
+    tmp_path: Path, count: int, limit: str, kept: bool
+) -> None:
+    spec = (
+        "schema: 1\ncluster: {name: hpc, user: root}\nnodes:\n  - {names: n1, roles: [controller]}\n"
+        f'  - {{names: "n[2-{count}]", roles: [compute]}}\n'
+    )
+
+    ssh = request(tmp_path, limit=limit).for_nodes(parse_spec(spec, "cluster.yml")).ssh
+
+    assert ssh["ControlMaster"] == ("auto" if kept else "no")
+    assert ("ControlPersist" in ssh, "ControlPath" in ssh) == (kept, not kept)
 
 
 def test_the_arguments_name_both_inventories_the_products_first(tmp_path: Path) -> None:
@@ -213,3 +240,11 @@ def test_the_events_of_each_are_told_apart(tmp_path: Path) -> None:
     assert result == ["nvidia", "slurm"]
     # a playbook of its own comes after them
     assert tracker.playbook_of(event("runner_on_ok", "Jobs", LAST)) == "jobs"
+
+
+def test_the_plays_of_a_run_are_those_that_ansible_goes_through(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.yml", tmp_path / "b.yml"
+    first.write_text("- {hosts: all, pre_tasks: [{meta: noop}], roles: [x, y]}\n- {hosts: all, vars: {a: !unsafe b}}\n")
+    second.write_text(f"- import_playbook: {first.name}\n- {{hosts: all, tasks: [{{meta: noop}}]}}\n")
+
+    assert list(parts_of_plays(join([first, second], [first, second], tmp_path))) == [3, 0, 3, 0, 1]

@@ -17,7 +17,7 @@ from deepopsctl.ssh.results import (
     hints,
     result_object,
     summary_line,
-    table_lines,
+    table_rows,
 )
 
 FACTS = Facts("gpu01", "ubuntu", "", frozenset({"gpu02"}))
@@ -113,10 +113,9 @@ RESULT = SetupResult(
 
 
 def test_nodes_with_the_same_news_share_a_row_and_a_hint_and_failures_come_last() -> None:
-    assert table_lines(RESULT) == [
-        "NODES       STATUS       SUDO          NOTE",
-        "ctl1,gpu02  ready        passwordless  key installed",
-        "gpu[01,03]  unreachable  -             no route to host",
+    assert table_rows(RESULT) == [
+        ("ctl1,gpu02", "ready", "passwordless", "key installed"),
+        ("gpu[01,03]", "unreachable", "-", "no route to host"),
     ]
     assert hints(RESULT) == ["gpu[01,03]: is it on?"]
     assert summary_line(RESULT) == "2 ready, 2 unreachable; 2 changed"

@@ -13,11 +13,15 @@ from tests.support.problems import problems_of
 def test_executables_are_found_where_they_run(tmp_path: Path) -> None:
     write_program(tmp_path / "checks.d" / "jobs" / "licence.py", "echo 1")
     write_program(tmp_path / "checks.d" / "nodes" / "fan-speed", "echo 2")
+    for path in ("stream.py", "lib/common.py", "__pycache__/x.pyc"):
+        write_program(tmp_path / "checks.d" / "reframe" / path, "")
     (tmp_path / "checks.d" / "README.md").write_text("what they are for", encoding="utf-8")
 
     checks = read_checks(tmp_path)
 
-    assert {place: list(named) for place, named in checks.items()} == {"jobs": ["licence"], "nodes": ["fan-speed"]}
+    assert {place: list(named) for place, named in checks.items()} == {
+        "jobs": ["licence"], "nodes": ["fan-speed"], "reframe": ["lib/common.py", "stream.py"],
+    }  # fmt: skip
     assert b"echo 2" in b64decode(checks["nodes"]["fan-speed"])
 
 

@@ -40,7 +40,7 @@ MODULES = re.compile(
 # what a deploy configures, or what may be in its place
 DAEMONS = re.compile(
     r"(slurm|munge|chrony|ntp|systemd-timesyncd|maria|mysql|nfs|rpc|sss|nscd|nslcd|autofs|ssh|nvidia|dcgm|docker|containerd"
-    r"|prometheus|node[_-]exporter|grafana|alertmanager|squid|apt-cacher|beegfs|lustre|gluster|ceph|firewalld|ufw|nftables)"
+    r"|prometheus|node[_-]exporter|grafana|alertmanager|squid|haproxy|apt-cacher|beegfs|lustre|gluster|ceph|firewalld|ufw|nftables)"
     r"[\w-]*\.service\Z"
 )
 PSEUDO = re.compile(r"/(proc|sys|dev|run)(/|\Z)")

@@ -60,20 +60,41 @@ def addresses() -> list[dict[str, Any]]:
 
 def names(expected: dict[str, str], seconds: float = 5) -> dict[str, Any]:
     """What differs from `expected` (address by name, '' where any will do): so the answer is short on a good node."""
-    answers, silent = resolve_all(list(expected), seconds)
-    otherwise = {
-        name: resolved
-        for name, resolved in answers.items()
-        if resolved and expected[name] and expected[name] not in resolved
-    }
+    listed = {name: addresses for name, addresses in in_hosts().items() if name in expected}
+    resolved, silent = resolve_all([name for name in expected if name not in listed], seconds)
+    answers = {**listed, **resolved}
+    otherwise = {name: own for name, own in answers.items() if own and expected[name] and expected[name] not in own}
     return {
         "asked": len(expected),
-        "unresolved": [name for name, resolved in answers.items() if not resolved],
+        "unresolved": [name for name, own in answers.items() if not own],
         "silent": silent,
         "otherwise": otherwise,
         "called": reverse(expected),
         "managed": HOSTS_BLOCK in read("/etc/hosts"),
     }
+
+
+def in_hosts(hosts: str = "/etc/hosts", switch: str = "/etc/nsswitch.conf") -> dict[str, list[str]]:
+    """What a program gets for the names that are in one line of /etc/hosts, where that is asked first.
+
+    The resolver reads the whole file for each name: with a line for each of 5,000 nodes that is seconds of CPU.
+    """
+    sources = next((line.split()[1:] for line in read(switch).splitlines() if line.startswith("hosts:")), [])
+    if sources[:1] != ["files"]:
+        return {}
+    addresses_of: dict[str, list[str]] = {}
+    for line in read(hosts).splitlines():
+        address, *names = line.partition("#")[0].split() or [""]
+        for name in set(names):
+            addresses_of.setdefault(name, []).append(address)
+    return {name: listed for name, listed in addresses_of.items() if len(listed) == 1 and _is_address(listed[0])}
+
+
+def _is_address(text: str) -> bool:
+    try:
+        return str(ipaddress.ip_address(text)) == text
+    except ValueError:
+        return False
 
 
 def resolve_all(wanted: list[str], seconds: float) -> tuple[dict[str, list[str]], list[str]]:

@@ -1,4 +1,4 @@
-"""What `node_program` starts: `node` on every node, `suite` on a submit host; both as the connecting user."""
+"""What `node_program` starts: `node` on every node, `suite` and `reframe` on a submit host, as the connecting user."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..._slurm_jobs import placement, probe_jobs, suite as suite_of_jobs
 from ..._slurm_jobs.placement import Placement
 from ..._slurm_jobs.session import Session
 from ..._slurm_jobs.snapshot import read_snapshot
-from . import runner
+from . import reframe, runner
 from .evaluation import SUITE, check, evaluate, skipped
 
 Request = dict[str, Any]
@@ -26,7 +26,8 @@ _RUNNER = inspect.getsource(runner)
 
 def main(request: Request) -> Result:
     """One phase."""
-    return suite_of_jobs.run_trials(request, _on_node if request["phase"] == "node" else _in_jobs)
+    phases = {"node": _on_node, "suite": _in_jobs, "reframe": reframe.run_suites}
+    return suite_of_jobs.run_trials(request, phases[request["phase"]])
 
 
 def _on_node(request: Request) -> Result:

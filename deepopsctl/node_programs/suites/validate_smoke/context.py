@@ -85,7 +85,8 @@ class Inputs(NamedTuple):
     """`tested` are the compute nodes to test, `reports` the nodes' own, by name; silent ones have none.
 
     `directories` are the private directories of jobs, where cluster.yml has `job_directories`; `mpi` says whether users
-    have the module openmpi, `environments` are the modules of Python packages.
+    have the module openmpi, `environments` are the modules of Python packages, `guide_script` is the first job of the
+    site's user guide.
     """
 
     cluster: str
@@ -98,6 +99,7 @@ class Inputs(NamedTuple):
     directories: Mapping[str, Any] = {}
     mpi: bool = False
     environments: Sequence[str] = ()
+    guide_script: str = ""
 
     def report(self, name: str) -> Mapping[str, Any]:
         """A node's own report; empty where it made none."""

@@ -49,6 +49,7 @@ def trials(request: dict[str, Any]) -> Result:
         directories=request["job_directories"],
         mpi=bool(request["mpi"]),
         environments=request["environments"],
+        guide_script=request["guide_script"],
     )
     session = suite_of_jobs.session(request, SUITE, float(request["run_timeout"]))
     return {"checks": suite.verify_cluster(Context(inputs, read_snapshot(), session, Answers({}, {}), []))}

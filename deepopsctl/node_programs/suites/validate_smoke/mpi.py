@@ -6,12 +6,11 @@ The program is the library of the module openmpi, called from Python: it needs n
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
 
 from ..._shared import slurm_output
 from ..._shared.checks import FAIL, PASS, SKIP, Check, one_line
-from ..._slurm_jobs import placement, slurm
+from ..._slurm_jobs import placement, pmix
 from ..._slurm_jobs.placement import Placement
 from .context import Context, check, skipped
 
@@ -22,9 +21,6 @@ EXPECTED = f"one program of {TASKS} processes"
 MODULES = "/etc/profile.d/deepopsctl-modules.sh"
 MEMORY_MB = 500
 MARK = "DEEPOPS-MPI"
-# older plugins load libpmix.so, which is in the package for developers alone
-FIRST_RELEASE = (23, 11)
-_RELEASE = re.compile(r"(\d+)\.(\d+)")
 # the sum of a 1 of each process, which no process can know without the others
 _PROGRAM = """\
 import ctypes
@@ -49,7 +45,7 @@ def verify_mpi(context: Context) -> list[Check]:
     if not os.path.exists(MODULES):
         return [skipped(CHECK, cluster, "there are no modules yet: `deepopsctl deploy environment`")]
     config = context.snapshot.config
-    reason = missing(slurm.ask(["srun", "--mpi=list"]).output, config.get("SLURM_VERSION", ""))
+    reason = pmix.missing(config)
     if reason:
         return [skipped(CHECK, cluster, reason)]
     where, options = _place(context)
@@ -61,16 +57,6 @@ def verify_mpi(context: Context) -> list[Check]:
         status = SKIP if outcome.busy else FAIL
         return [check(CHECK, cluster, status, "no answer", EXPECTED, message=one_line(outcome.why))]
     return [evaluate(cluster, where, outcome.out, slurm_output.present(config.get("MpiDefault")))]
-
-
-def missing(plugins: str, version: str) -> str:
-    """Why this Slurm can't start MPI programs, from `srun --mpi=list` and its release; '' where it can."""
-    if "pmix" not in plugins.split():
-        return "this Slurm was built without PMIx: users start MPI programs with mpirun, inside their jobs"
-    release = _RELEASE.match(version)
-    if release and (int(release[1]), int(release[2])) < FIRST_RELEASE:
-        return f"the PMIx plugin of Slurm {version} finds no library: users start MPI programs with mpirun"
-    return ""
 
 
 def _place(context: Context) -> tuple[Placement | None, list[str]]:

@@ -16,6 +16,7 @@ from . import (
     mpi,
     node_answers,
     oversized_jobs,
+    site_guide,
     state,
     user_guide_examples,
 )
@@ -35,6 +36,8 @@ STAGES = (
         Trial(batch.verify_batch_jobs, ["batch-output", "job-array"]),
         Trial(user_guide_examples.verify_examples, ["guide-two-nodes", "guide-interactive", "guide-batch"]),
     ),
+    # it may ask for a whole node
+    (Trial(site_guide.verify_script, [site_guide.CHECK], lambda inputs: bool(inputs.guide_script)),),
 )
 
 

@@ -151,6 +151,31 @@ class TestNames:
         assert result["otherwise"] == {"gpu01": ["192.0.2.9"]}
         assert result["unresolved"] == ["gpu02"]
 
+    def test_a_node_that_lists_all_asks_no_resolver(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It reads the whole of /etc/hosts for each name: seconds of CPU on each of 5,000 nodes."""
+        hosts, switch = tmp_path / "hosts", tmp_path / "nsswitch.conf"
+        hosts.write_text("10.0.0.1 ctl1 # the head\n10.0.0.9 gpu01\n10.0.0.2 two\n10.0.0.3 two\n010.1 odd\n")
+        switch.write_text("passwd: files\nhosts: files dns\n")
+        asked: list[str] = []
+        listed = network.in_hosts(str(hosts), str(switch))
+        monkeypatch.setattr(network, "in_hosts", lambda: listed)
+
+        def resolve(name: str) -> list[str]:
+            asked.append(name)
+            return []
+
+        monkeypatch.setattr(network, "resolve", resolve)
+
+        result = network.names(dict.fromkeys(("ctl1", "gpu01", "two", "odd"), "10.0.0.1"), seconds=60)
+
+        assert asked == ["two", "odd"]
+        assert result["otherwise"] == {"gpu01": ["10.0.0.9"]}
+
+    def test_a_resolver_that_asks_others_first_is_asked(self, tmp_path: Path) -> None:
+        (tmp_path / "switch").write_text("hosts: resolve [!UNAVAIL=return] files dns\n")
+
+        assert network.in_hosts("/etc/hosts", str(tmp_path / "switch")) == {}
+
     def test_a_resolver_that_hangs_is_not_waited_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
         never = threading.Event()
         monkeypatch.setattr(network, "resolve", lambda name: ["192.0.2.1"] if name == "quick" else never.wait())

@@ -5,15 +5,31 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from deepopsctl.checks.catalogue.smoke import SMOKE
 from deepopsctl.node_programs._shared.command import Result
-from deepopsctl.node_programs.suites.validate_smoke import accounting, batch, user_guide_examples
-from deepopsctl.node_programs.suites.validate_smoke.context import Job
+from deepopsctl.node_programs.suites.validate_smoke import accounting, batch, site_guide, user_guide_examples
+from deepopsctl.node_programs.suites.validate_smoke.context import Context, Job
 from tests.data.slurm_samples import node, partition
+
+
+def test_the_sites_own_script_is_submitted_as_printed_where_its_user_and_nodes_can() -> None:
+    script = "#!/bin/bash\n#SBATCH --mem=8G\n#SBATCH --account=lab\n\nnvidia-smi -L\n"
+
+    def adapted(text: str, *, tools: bool) -> tuple[str, str]:
+        reports = {"gpu01": {"nvidia_smi": tools}}
+        inputs = SimpleNamespace(guide_script=text, report=lambda name: reports[name])
+        return site_guide.adapted(cast(Context, SimpleNamespace(inputs=inputs, names=["gpu01"])))
+
+    assert adapted(script.replace("#SBATCH --account=lab\n", ""), tools=True)[1] == "as printed"
+    assert adapted(script, tools=False) == (
+        "#!/bin/bash\n#SBATCH --mem=8G\n\nhostname\n",
+        "without its account, hostname for nvidia-smi, which not all nodes have",
+    )
 
 
 class TestGuide:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from deepopsctl.node_programs._slurm_jobs import pmix
 from deepopsctl.node_programs._slurm_jobs.placement import Placement
 from deepopsctl.node_programs.suites.validate_smoke import mpi
 
@@ -41,5 +42,5 @@ def test_two_processes_have_to_be_one_program(output: str, status: str, measured
     ],
 )
 def test_it_is_tried_where_slurm_has_a_usable_pmix(plugins: str, version: str, reason: str) -> None:
-    assert reason in mpi.missing(plugins, version)
-    assert bool(mpi.missing(plugins, version)) == bool(reason)
+    assert reason in pmix.reason(plugins, version)
+    assert bool(pmix.reason(plugins, version)) == bool(reason)

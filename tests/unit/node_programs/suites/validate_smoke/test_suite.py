@@ -11,7 +11,7 @@ from deepopsctl.node_programs.suites.validate_smoke.context import Context
 
 
 def skipped_names(*, mpi: bool) -> list[str]:
-    inputs = SimpleNamespace(cluster="lab", mpi=mpi, directories={}, environments=[])
+    inputs = SimpleNamespace(cluster="lab", mpi=mpi, directories={}, environments=[], guide_script="")
     checks = suite.skipped_trials(cast(Context, SimpleNamespace(inputs=inputs)), "no node answered")
     assert {(check["status"], check["message"]) for check in checks} == {("skip", "no node answered")}
     return [check["name"] for check in checks]
@@ -21,7 +21,7 @@ def test_every_check_of_a_trial_is_in_the_catalogue() -> None:
     names = [name for stage in suite.STAGES for trial in stage for name in trial.checks]
 
     assert set(names) <= SMOKE.keys()
-    assert len(names) == len(set(names)) == 11
+    assert len(names) == len(set(names)) == 12
 
 
 def test_a_trial_that_is_not_wanted_is_not_reported_as_skipped() -> None:

@@ -1,0 +1,70 @@
+"""Ask the agent, from JupyterHub; and read the states of all notebooks at once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from typing import Any
+
+from . import AGENT
+from .offer import RefusedError
+
+PATIENCE_S = 90
+# how old what is known of jobs may be
+FRESH_S = 2.0
+
+
+class SilentError(Exception):
+    """The agent, or Slurm behind it, does not answer."""
+
+
+async def ask(what: str, user: str = "", path: str = AGENT, **more: Any) -> dict[str, Any]:
+    """One answer. Raises RefusedError with a text for the user, and SilentError."""
+    question = json.dumps({"ask": what, "user": user, **more}) + "\n"
+    try:
+        line = await asyncio.wait_for(_exchange(path, question), PATIENCE_S)
+        answer: dict[str, Any] = json.loads(line)
+    except (OSError, ValueError, asyncio.TimeoutError) as error:
+        raise SilentError(f"{path}: {error or type(error).__name__}") from error
+    if "refused" in answer:
+        raise RefusedError(answer["refused"])
+    return answer
+
+
+async def _exchange(path: str, question: str) -> bytes:
+    reader, writer = await asyncio.open_unix_connection(path, limit=32 << 20)
+    try:
+        writer.write(question.encode())
+        await writer.drain()
+        return await reader.readline()
+    finally:
+        writer.close()
+
+
+class States:
+    """The states of notebook jobs: however many are asked for at a time, Slurm is asked once."""
+
+    def __init__(self, path: str = AGENT) -> None:
+        self._path = path
+        self._wanted: set[str] = set()
+        self._known: dict[str, dict[str, str]] = {}
+        self._at = 0.0
+        self._lock = asyncio.Lock()
+
+    async def of(self, job: str) -> dict[str, str] | None:
+        """One job's state; None where Slurm knows it no more. Raises SilentError."""
+        new = job not in self._wanted
+        self._wanted.add(job)
+        async with self._lock:
+            if (new and job not in self._known) or time.monotonic() - self._at > FRESH_S:
+                try:
+                    self._known = (await ask("states", path=self._path, jobs=sorted(self._wanted)))["jobs"]
+                except RefusedError as error:
+                    raise SilentError(str(error)) from error
+                self._at = time.monotonic()
+        return self._known.get(job)
+
+    def forget(self, job: str) -> None:
+        """No one asks for it any more."""
+        self._wanted.discard(job)

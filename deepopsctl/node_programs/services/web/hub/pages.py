@@ -1,0 +1,190 @@
+"""Our pages in JupyterHub: one-time links, the cookie for one's own notebooks, own jobs, the cluster."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from jupyterhub._xsrf_utils import _set_xsrf_cookie
+from jupyterhub.apihandlers import APIHandler
+from jupyterhub.handlers.base import BaseHandler
+from jupyterhub.handlers.login import LoginHandler
+from tornado import web
+from tornado.escape import json_decode
+
+from .. import CONFIG, client, routes, views
+from ..client import SilentError
+from ..offer import RefusedError
+from . import certificates
+from .proved import Proved
+
+_PAGE_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
+    "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+
+
+class LinkHandler(LoginHandler):
+    """A link shows whom it logs in, and a button does it: what looks at links before a person does uses none up."""
+
+    async def get(self) -> None:
+        """Ask."""
+        owner = self.authenticator.links.owner(self.get_argument("code", ""))
+        _set_xsrf_cookie(self, self._xsrf_token_id, cookie_path=self.hub.base_url, xsrf_token=self.xsrf_token)
+        self.set_header("Referrer-Policy", "no-referrer")
+        self.set_header("Cache-Control", "no-store")
+        self.set_header("Content-Security-Policy", _PAGE_POLICY)
+        code = self.get_argument("code", "") if owner else ""
+        self.finish(self._page(owner=owner, code=code))
+
+    async def post(self) -> None:
+        """Log in."""
+        user = self.authenticator.links.take(self.get_body_argument("code", ""))
+        entered = await self.login_user(Proved(username=user)) if user else None
+        if entered is None:
+            self.set_status(403)
+            self.finish(self._page(owner="", code=""))
+            return
+        self._jupyterhub_user = entered
+        self.redirect(self.get_next_url(entered))
+
+    def _page(self, **values: str) -> str:
+        return str(BaseHandler.render_template(self, "link.html", sync=True, **values))
+
+
+class OwnNotebookHandler(BaseHandler):
+    """Gives a browser the cookie without which the proxy opens no notebook: that of the user who is logged in there."""
+
+    @web.authenticated
+    async def get(self) -> None:
+        """Set it, and open the page; another user's notebook is refused here, before its server has any word in it."""
+        user, wanted = self.current_user, self.get_argument("next", "")
+        prefix = user.url
+        if not routes.is_own_path(wanted, prefix):
+            self.log.info("audit: notebook of another refused user=%s path=%r", user.name, wanted[:80])
+            raise web.HTTPError(403, "that is not a notebook of yours")
+        secret = routes.secret_of(user.name, self.authenticator.notebook_key)
+        self._set_cookie(routes.COOKIE, secret, encrypted=False, path=prefix, samesite="Lax", secure=True)
+        self.redirect(wanted)
+
+
+class NotebookHandler(APIHandler):
+    """What the job of a notebook says of itself, with the token that only it has: its port, and nothing else."""
+
+    @web.authenticated
+    async def post(self) -> None:
+        """Take the port; answer with the certificate for it."""
+        token = self.get_auth_token()
+        spawners = self.current_user.spawners.values() if token and hasattr(self.current_user, "spawners") else ()
+        spawner = next((each for each in spawners if each.api_token == token and each.pending == "spawn"), None)
+        try:
+            port = int(json_decode(self.request.body)["port"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise web.HTTPError(400, "a port is missing") from error
+        if spawner is None or not 1023 < port < 65536:
+            raise web.HTTPError(403, "no notebook is starting for this token")
+        try:
+            address = await spawner.address()
+        except (RuntimeError, OSError, SilentError) as error:
+            raise web.HTTPError(503, str(error)) from error
+        lasting = timedelta(minutes=spawner.limits.minutes + 60)
+        name = routes.name_of(self.current_user.name)
+        answer = certificates.sign(Path(CONFIG).parent, name, address, lasting)
+        spawner.reported_port = port
+        self.finish(answer)
+
+
+class _Page(BaseHandler):
+    """A page of ours for who is logged in."""
+
+    async def ask(self, what: str, **more: Any) -> dict[str, Any]:
+        """What the agent answers for this user; with `trouble` where it does not."""
+        try:
+            return await client.ask(what, self.current_user.name, **more)
+        except RefusedError as error:
+            return {"trouble": str(error)}
+        except SilentError as error:
+            self.log.warning("%s", error)
+            return {"trouble": "Slurm does not answer now: try again in a minute"}
+
+    async def show(self, name: str, **values: Any) -> None:
+        """Send a page."""
+        self.set_header("Content-Security-Policy", _PAGE_POLICY)
+        self.set_header("Cache-Control", "no-store")
+        self.finish(await self.render_template(name, **values))
+
+
+class JobsHandler(_Page):
+    """The jobs of who is logged in."""
+
+    @web.authenticated
+    async def get(self) -> None:
+        """All of them."""
+        text = self.get_argument("days", "7")
+        days = int(text) if text.isascii() and text.isdigit() and len(text) < 3 else 7
+        answer = await self.ask("jobs", days=days)
+        await self.show("jobs.html", days=days, **views.jobs(answer))
+
+
+class JobHandler(_Page):
+    """One job, as Slurm shows it to who is logged in."""
+
+    @web.authenticated
+    async def get(self, job: str) -> None:
+        """What `why` says."""
+        answer = await self.ask("job", job=job)
+        await self.show("job.html", job=job, **views.one_job(answer))
+
+
+class CancelHandler(_Page):
+    """Cancels a job of who is logged in."""
+
+    @web.authenticated
+    async def post(self, job: str) -> None:
+        """Slurm refuses it for a job of another user's."""
+        answer = await self.ask("cancel", job=job)
+        trouble = answer.get("trouble", "")
+        self.log.info("audit: cancel%s user=%s job=%s", " refused" if trouble else "", self.current_user.name, job)
+        if trouble:
+            self.set_status(403)
+            await self.show("job.html", job=job, trouble=trouble, why=None)
+            return
+        self.redirect(f"{self.hub.base_url}jobs")
+
+
+class ClusterHandler(_Page):
+    """The cluster now."""
+
+    @web.authenticated
+    async def get(self) -> None:
+        """Its page."""
+        answer = await self.ask("cluster")
+        await self.show("cluster.html", news=self.authenticator.site["news"], **views.cluster(answer))
+
+
+class AssetHandler(BaseHandler):
+    """The style of the pages: a policy without exceptions needs it as a file of its own."""
+
+    async def get(self, name: str) -> None:
+        """It."""
+        path = Path(CONFIG).parent / "assets" / name
+        kinds = {".css": "text/css; charset=utf-8"}
+        if urlsplit(name).path != name or path.suffix not in kinds or not path.is_file():
+            raise web.HTTPError(404)
+        self.set_header("Content-Type", kinds[path.suffix])
+        self.set_header("Cache-Control", "max-age=300")
+        self.finish(path.read_bytes())
+
+
+HANDLERS = [
+    ("/link", LinkHandler),
+    ("/notebook", OwnNotebookHandler),
+    ("/api/notebook", NotebookHandler),
+    ("/jobs", JobsHandler),
+    (r"/jobs/([0-9]{1,10}(?:[_+][0-9]{1,10})?)", JobHandler),
+    (r"/jobs/([0-9]{1,10}(?:[_+][0-9]{1,10})?)/cancel", CancelHandler),
+    ("/cluster", ClusterHandler),
+    (r"/assets/([a-z]+\.css)", AssetHandler),
+]

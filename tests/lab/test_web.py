@@ -1,0 +1,217 @@
+"""Notebooks and pages on a real cluster, in a real browser; two users try each other's notebooks and jobs."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, TimeoutError as SlowError, sync_playwright
+
+from tests.lab.harness import PREFIX, LabCluster, edit, fresh_cluster, wait_until
+from tests.lab.smoke import validate
+
+CHROMIUM = shutil.which("chromium")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed (Debian's package of that name)")
+HOST, NODE = "login1", "gpu01"
+PEOPLE = """\
+schema: 1
+groups: [{name: def-lab, gid: 3001, pi: alice}]
+people: [{name: alice, uid: 2001, groups: [def-lab]}, {name: mallory, uid: 2002, groups: [def-lab]}]
+"""
+PATIENCE_MS = 240_000
+# what a cell prints: cores, GPUs, where
+CELL = (
+    "import os; print('cores', len(os.sched_getaffinity(0)), 'gpus', os.environ.get('CUDA_VISIBLE_DEVICES'), "
+    "os.uname().nodename)"
+)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
+    """A controller, a login node with the pages, a node with GPUs, and two users without passwords."""
+    with fresh_cluster(f"{PREFIX}-web", tmp_path_factory, "--login", "1", "--compute", "1", "--gpus", "a100:2") as made:
+        edit(made.directory / "cluster.yml", "components: [nvidia, slurm]", "components: [slurm, environment, web]")
+        (made.directory / "people.yml").write_text(PEOPLE, encoding="utf-8")
+        made.deepopsctl("deploy")
+        yield made
+
+
+@pytest.fixture(scope="module")
+def browser(cluster: LabCluster) -> Iterator[Browser]:
+    """Chromium, for which the login node has its name."""
+    address = cluster.root(HOST, "hostname -I").split()[0]
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", f"--host-resolver-rules=MAP {HOST} {address}"]
+        )
+        yield started
+        started.close()
+
+
+@contextmanager
+def logged_in(cluster: LabCluster, browser: Browser, user: str, **options: Any) -> Iterator[Page]:
+    """A window of its own for one user."""
+    url = cluster.root(HOST, f"su - {user} -c web").split()[0]
+    # who signs the certificate is what `validate web` compares
+    context = browser.new_context(ignore_https_errors=True, **options)
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE_MS)
+    page.goto(url)
+    page.get_by_role("button", name=f"Log in as {user}").click()
+    page.wait_for_url("**/hub/**")
+    yield page
+    context.close()
+
+
+def start_notebook(page: Page, user: str, gpu: str = "none") -> None:
+    page.goto(f"https://{HOST}/hub/spawn")
+    if gpu != "none":
+        page.get_by_label("GPU", exact=True).select_option(gpu)
+    page.get_by_role("button", name="Start").click()
+    page.wait_for_url(f"**/user/{user}/**")
+
+
+def run_cell(page: Page) -> str:
+    """What the first cell prints. Before its kernel is connected, JupyterLab runs none, and does not say so."""
+    output = page.locator(".jp-OutputArea-output").first
+    for _ in range(20):
+        page.locator(".jp-Notebook .cm-content").first.click()
+        page.keyboard.press("Control+Enter")
+        with suppress(SlowError):
+            output.wait_for(timeout=10_000)
+            return output.inner_text().strip()
+    raise AssertionError("the cell prints nothing")
+
+
+def stop_notebook(page: Page) -> None:
+    page.goto(f"https://{HOST}/hub/home")
+    page.get_by_role("button", name="Stop My Server").click()
+    page.get_by_role("button", name="Start My Server").wait_for()
+
+
+def submit(cluster: LabCluster, user: str, options: str) -> str:
+    return cluster.root(HOST, f"su - {user} -c 'sbatch --parsable {options}'").split()[0]
+
+
+def state(cluster: LabCluster, job: str) -> str:
+    return cluster.root(HOST, f"squeue -h -j {job} -o %T", ok=False)
+
+
+def test_the_suite_uses_a_notebook_from_the_login_to_the_accounting(cluster: LabCluster) -> None:
+    result = validate(cluster, suite="web")
+
+    assert result.code == 0, result.shown
+    assert {name for name, _ in result.checks} >= {"web-login", "web-cell", "web-private", "web-stopped"}
+    assert "GPUs 0" in result.message("web-cell", HOST)
+
+
+def test_a_cell_in_jupyterlab_sees_what_its_job_has(cluster: LabCluster, browser: Browser) -> None:
+    with logged_in(cluster, browser, "alice") as page:
+        start_notebook(page, "alice", "a100")
+        try:
+            page.get_by_role("button", name="Python 3").first.click()
+            page.locator(".jp-Notebook .cm-content").first.click()
+            page.keyboard.insert_text(CELL)
+            assert run_cell(page) == f"cores 1 gpus 0 {NODE}"
+            (job,) = cluster.root(HOST, "squeue -h -u alice -n notebook -o %i").split()
+        finally:
+            stop_notebook(page)
+    wait_until("the job is gone", lambda: state(cluster, job) in ("", "COMPLETING") or "Invalid" in state(cluster, job))
+
+
+def test_another_user_gets_to_no_notebook(cluster: LabCluster, browser: Browser) -> None:
+    with logged_in(cluster, browser, "alice") as alice, logged_in(cluster, browser, "mallory") as mallory:
+        start_notebook(alice, "alice")
+        try:
+            answer = mallory.goto(f"https://{HOST}/user/alice/lab")
+            assert answer is not None
+            assert answer.status == 403
+            assert "not a notebook of yours" in mallory.inner_text("body")
+            # and by its port, from the very node
+            ports = cluster.root(NODE, "ss -Hltnp | grep python | grep -o '0.0.0.0:[0-9]*' | cut -d: -f2").split()
+            assert ports
+            for port in ports:
+                shown = cluster.root(NODE, f"su - mallory -c 'curl -sk -m 5 https://127.0.0.1:{port}/api; echo =$?'")
+                assert not shown.endswith("=0"), shown
+                assert "version" not in shown
+        finally:
+            stop_notebook(alice)
+
+
+def test_another_users_job_is_not_cancelled(cluster: LabCluster, browser: Browser) -> None:
+    job = submit(cluster, "alice", '--wrap="sleep 600"')
+    wait_until("it runs", lambda: state(cluster, job) == "RUNNING")
+    with logged_in(cluster, browser, "mallory") as page:
+        page.goto(f"https://{HOST}/hub/jobs")
+        forged = page.evaluate(
+            """async (job) => { const token = document.cookie.match(/_xsrf=([^;]*)/); const answer = await fetch(
+            `/hub/jobs/${job}/cancel`, {method: 'POST', body: new URLSearchParams({_xsrf: token ? token[1] : ''})});
+            return answer.status; }""",
+            job,
+        )
+        assert forged == 403
+        assert job not in page.inner_text("main")
+    assert state(cluster, job) == "RUNNING"
+    with logged_in(cluster, browser, "alice") as page:
+        page.goto(f"https://{HOST}/hub/jobs")
+        page.get_by_role("button", name=f"Cancel job {job}").click()
+        page.wait_for_load_state()
+        wait_until("it is gone", lambda: state(cluster, job) != "RUNNING")
+
+
+def test_a_waiting_job_says_why(cluster: LabCluster, browser: Browser) -> None:
+    job = submit(cluster, "alice", "--hold --wrap=hostname")
+    with logged_in(cluster, browser, "alice") as page:
+        page.goto(f"https://{HOST}/hub/jobs")
+        page.get_by_role("link", name=f"why job {job} waits").click()
+        assert f"scontrol release {job}" in page.inner_text("main")
+        page.get_by_role("button", name=f"Cancel job {job}").click()
+
+
+def test_a_restart_of_the_hub_and_of_the_proxy_keeps_the_notebook(cluster: LabCluster, browser: Browser) -> None:
+    with logged_in(cluster, browser, "alice") as page:
+        start_notebook(page, "alice")
+        try:
+            job = cluster.root(HOST, "squeue -h -u alice -n notebook -o %i")
+            cluster.root(HOST, "systemctl restart deepops-web-hub haproxy")
+            wait_until("the notebook answers", lambda: lab_status(page) == 200, 120)
+            assert state(cluster, job) == "RUNNING"
+        finally:
+            stop_notebook(page)
+
+
+def lab_status(page: Page) -> int:
+    answer = page.goto(f"https://{HOST}/user/alice/api/status")
+    return answer.status if answer else 0
+
+
+def test_the_log_has_logins_and_cancels(cluster: LabCluster) -> None:
+    log = cluster.root(HOST, "journalctl -u deepops-web-hub -o cat -g audit:")
+
+    for text in (
+        "link given user=alice",
+        "login user='alice' by=link",
+        "notebook started user=alice",
+        "cancel refused user=mallory",
+    ):
+        assert text in log, text
+
+
+def test_the_units_have_no_rights(cluster: LabCluster) -> None:
+    shown = cluster.root(
+        HOST, "pid=$(systemctl show -P MainPID deepops-web-hub); grep -E '^(Uid|CapEff|NoNewPrivs)' /proc/$pid/status"
+    )
+
+    assert "Uid:\t0" not in shown
+    assert "CapEff:\t0000000000000000" in shown
+    assert "NoNewPrivs:\t1" in shown
+    # no user of the node asks in JupyterHub's place
+    refused = cluster.root(HOST, "su - mallory -c 'curl -s -m 5 --unix-socket /run/deepops-web-agent.sock x; echo =$?'")
+    assert refused.endswith("=7")
+
+
+def test_a_second_deploy_changes_nothing(cluster: LabCluster) -> None:
+    assert set(cluster.changed(cluster.parsed("deploy", "web")).values()) == {0}
