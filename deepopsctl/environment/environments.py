@@ -314,7 +314,7 @@ def on_nodes(setting: object, directory: Path, modules: Mapping[str, Any]) -> li
     try:
         environments, locks = declared(setting), read_locks(directory)
         return [
-            _on_nodes(lock, environment, default_of(environment, locks), modules)
+            _on_nodes(lock, default_of(environment, locks), modules, libraries=environment.libraries)
             for environment in environments.values()
             for lock in _locks_of(environment, locks)
         ]
@@ -330,16 +330,12 @@ def _locks_of(environment: Environment, locks: Sequence[Lock]) -> list[Lock]:
     return own
 
 
-<<<<<<< HEAD
-def _on_nodes(lock: Lock, environment: Environment, default: str, modules: Mapping[str, Any]) -> dict[str, Any]:
-=======
 def of_lock(lock: Lock) -> dict[str, Any]:
     """What nodes get of one lock, for the role `web`: with the distribution's own Python."""
     return _on_nodes(lock, lock.version, {})
 
 
-def _on_nodes(lock: Lock, default: str, modules: Mapping[str, Any]) -> dict[str, Any]:
->>>>>>> main
+def _on_nodes(lock: Lock, default: str, modules: Mapping[str, Any], *, libraries: bool = False) -> dict[str, Any]:
     return {
         "name": lock.name,
         "version": lock.version,
@@ -348,7 +344,7 @@ def _on_nodes(lock: Lock, default: str, modules: Mapping[str, Any]) -> dict[str,
         "interpreter": _interpreter(lock.target.python, modules),
         "machine": lock.target.machine,
         "glibc": lock.target.glibc,
-        "libraries": environment.libraries,
+        "libraries": libraries,
         # their names alone: the rest would be a program to a module system
         "packages": [match[0] for each in lock.packages if (match := _PLAIN.match(each))],
         "installer": {lock.installer.file: lock.installer.sha256},
