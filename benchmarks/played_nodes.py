@@ -41,7 +41,8 @@ from deepopsctl.run.question_program import MARK
 from deepopsctl.run.request import RunRequest, control_dir
 from deepopsctl.run.runner import _Run
 from deepopsctl.run.workspace import Workspace
-from tests.data.doctor_samples import REPORT
+from deepopsctl.slurm.hardware import store_hardware
+from tests.data.doctor_samples import HARDWARE, REPORT
 
 if TYPE_CHECKING:
     from multiprocessing.synchronize import Event
@@ -282,6 +283,8 @@ def measure(size: int, parent: Path, wanted: list[str]) -> list[Cost]:
     directory = ClusterDir.open(path)
     costs.append(measured("inventory", size, "-C", str(path), "inventory"))
     with_keys(directory)
+    # as after a deploy: a plan asks nodes that are not in it whether they are the same
+    store_hardware(directory.hardware, dict.fromkeys(_names(size)[1:], HARDWARE))
     remember(directory)
     sockets = control_dir(directory.path, os.environ)
     places = dict(zip(addresses(size), _names(size), strict=True))
