@@ -142,6 +142,7 @@ bench: tools venv ## Deploy times against a bare parallel-ssh floor, the time of
 	$(BIN)/python -m benchmarks.node_add
 	$(BIN)/python -m benchmarks.played_nodes
 	$(BIN)/python -m benchmarks.large_slurm
+	$(BIN)/python -m benchmarks.many_slurmd
 
 bench-monitoring: tools venv ## What monitoring costs a compute node, and a Prometheus of 1,000 simulated nodes
 	$(BIN)/python -m benchmarks.monitoring_node

@@ -6,7 +6,7 @@ all its ssh processes the CPU seconds and the memory: of the largest process, an
 A command that calls a node silent ends the benchmark. The nodes' side takes part of the same processors: on a real
 cluster it takes none of them.
 
-    python -m benchmarks.played_nodes [--sizes 100,1000,5000] [--commands status,doctor] [--json FILE] [--svg FILE]
+    python -m benchmarks.played_nodes [--sizes 100,1000,5000] [--commands status,doctor] [--json FILE]
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,6 @@ import asyncssh
 import yaml
 
 from benchmarks.crowd import addresses
-from benchmarks.curves import Point, curves
 from benchmarks.sizes import DEEPOPSCTL, output_of
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.content import content_dir
@@ -42,7 +41,8 @@ from deepopsctl.run.question_program import MARK
 from deepopsctl.run.request import RunRequest, control_dir
 from deepopsctl.run.runner import _Run
 from deepopsctl.run.workspace import Workspace
-from tests.data.doctor_samples import REPORT
+from deepopsctl.slurm.hardware import store_hardware
+from tests.data.doctor_samples import HARDWARE, REPORT
 
 if TYPE_CHECKING:
     from multiprocessing.synchronize import Event
@@ -283,6 +283,8 @@ def measure(size: int, parent: Path, wanted: list[str]) -> list[Cost]:
     directory = ClusterDir.open(path)
     costs.append(measured("inventory", size, "-C", str(path), "inventory"))
     with_keys(directory)
+    # as after a deploy: a plan asks nodes that are not in it whether they are the same
+    store_hardware(directory.hardware, dict.fromkeys(_names(size)[1:], HARDWARE))
     remember(directory)
     sockets = control_dir(directory.path, os.environ)
     places = dict(zip(addresses(size), _names(size), strict=True))
@@ -304,20 +306,12 @@ def measure(size: int, parent: Path, wanted: list[str]) -> list[Cost]:
     return costs
 
 
-QUANTITIES: Mapping[str, Callable[[Cost], float]] = {
-    "seconds": lambda cost: cost.seconds,
-    "CPU seconds": lambda cost: cost.cpu_s,
-    "MiB of the largest process": lambda cost: cost.memory_mib,
-}
-
-
 def main() -> None:
-    """Measure, print, draw."""
+    """Measure and print."""
     options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     options.add_argument("--sizes", default="100,1000,5000")
     options.add_argument("--commands", default=",".join(COMMANDS[2:]))
     options.add_argument("--json", type=Path, metavar="FILE")
-    options.add_argument("--svg", type=Path, metavar="FILE")
     chosen = options.parse_args()
     parent = Path(tempfile.mkdtemp(prefix="deepopsctl-bench-"))
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
@@ -333,20 +327,6 @@ def main() -> None:
         shutil.rmtree(parent)
     if chosen.json:
         chosen.json.write_text(json.dumps([asdict(cost) for cost in costs], indent=2) + "\n")
-    if chosen.svg:
-        chosen.svg.write_text(drawn(costs))
-
-
-def drawn(costs: list[Cost]) -> str:
-    """The costs as curves over the number of nodes, one chart for each quantity."""
-    charts = {
-        title: {
-            command: [Point(cost.nodes, quantity(cost)) for cost in costs if cost.command == command]
-            for command in dict.fromkeys(cost.command for cost in costs)
-        }
-        for title, quantity in QUANTITIES.items()
-    }
-    return curves("What the control machine needs where nothing is to do", "nodes", charts)
 
 
 if __name__ == "__main__":

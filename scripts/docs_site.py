@@ -11,7 +11,9 @@ from typing import Any
 LONGEST = 180
 _LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<target>(?:\.\./)+[^)#\s]*)(?P<anchor>[^)]*)\)")
 _TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
-_HEADER = re.compile(r"<th[^>]*>(.*?)</th>", re.DOTALL)
+_HEADER = re.compile(r"<th(?: [^>]*)?>(.*?)</th>", re.DOTALL)
+_DIALOG = 'data-md-component="search" role="dialog"'
+_CELL = re.compile(r"<td[^>]*>(.*?)</td>", re.DOTALL)
 _ROW = re.compile(r"<tr>.*?</tr>", re.DOTALL)
 
 
@@ -39,14 +41,48 @@ def description(markdown: str) -> str:
 
 def on_page_content(html: str, **_unused: Any) -> str:
     """Give each cell its column's header, which stylesheets show where cells stand below each other."""
-    return _TABLE.sub(lambda match: _labelled(match[0]), html)
+    return _TABLE.sub(lambda match: _parts(match[0]) or _labelled(match[0]), html)
+
+
+def _parts(table: str) -> str:
+    """A table of what was tested as lists below the name of each part, that of suites folded; '' for other tables."""
+    headers = _HEADER.findall(table)
+    if headers[:2] == ["Suite", "Nodes"]:
+        return f"<details><summary>All {table.count('<tr>') - 1} suites</summary>{_labelled(table)}</details>"
+    if headers != ["Part", "Tested", "Not tested"]:
+        return ""
+    blocks = []
+    for row in _ROW.findall(table)[1:]:
+        part, tested, missing = _CELL.findall(row)
+        lists = [
+            f"<p>{title}</p><ul>{''.join(f'<li>{clause}</li>' for clause in clauses(cell))}</ul>"
+            for title, cell in (("Tested", tested), ("Not tested", missing))
+            if cell
+        ]
+        blocks.append(f"<details><summary>{part}</summary>{''.join(lists)}</details>")
+    return "".join(blocks)
+
+
+def clauses(html: str) -> list[str]:
+    """The parts of a text between semicolons and full stops that are in no tag, code or parentheses."""
+    result, depth, start = [], 0, 0
+    for mark in re.finditer(r"<code>.*?</code>|<[^>]*>|[()]|(?:;|(?<=[a-z)])\.)\s+(?=\S)", html):
+        if mark[0] in "()":
+            depth += 1 if mark[0] == "(" else -1
+        elif mark[0][0] in ";." and depth == 0:
+            result.append(html[start : mark.start()])
+            start = mark.end()
+    return [*result, html[start:]]
 
 
 def on_post_page(output: str, **_unused: Any) -> str:
     """Name the dialog of the search, which the theme leaves without a name."""
-    return output.replace(
-        'data-md-component="search" role="dialog"', 'data-md-component="search" role="dialog" aria-label="Search"'
-    )
+    return output.replace(_DIALOG, f'{_DIALOG} aria-label="Search"')
+
+
+def on_post_template(output_content: str, **_unused: Any) -> str:
+    """The same in the page that stands for those that are not there."""
+    return on_post_page(output_content)
 
 
 def _labelled(table: str) -> str:

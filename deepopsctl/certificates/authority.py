@@ -93,6 +93,10 @@ class Authority:
         )
         return Identity(_pem(_signed(builder, self._key)), _key_text(key))
 
+    def token_key(self) -> bytes:
+        """The 32 bytes that users' tokens for Slurm are signed with (HS256): they follow from this one, too."""
+        return self._expanded(32, "deepopsctl token key")
+
     def derived(self, purpose: str) -> Authority:
         """Another authority, of a single purpose: it follows from this one, so it is not another secret."""
         key, own = self._derived_key(f"authority\n{purpose}"), self._certificate
@@ -100,10 +104,13 @@ class Authority:
         return Authority(_self_signed("derived", key, lasting, _serial(own, purpose)))
 
     def _derived_key(self, what: str) -> ec.EllipticCurvePrivateKey:
-        secret = self._key.private_numbers().private_value.to_bytes(32, "big")
         # 128 bits more than the curve needs: what is left of the remainder's bias can't be seen
-        expanded = HKDF(hashes.SHA256(), 48, salt=None, info=f"deepopsctl node key\n{what}".encode()).derive(secret)
+        expanded = self._expanded(48, f"deepopsctl node key\n{what}")
         return ec.derive_private_key(int.from_bytes(expanded, "big") % (_CURVE.group_order - 1) + 1, _CURVE)
+
+    def _expanded(self, length: int, info: str) -> bytes:
+        secret = self._key.private_numbers().private_value.to_bytes(32, "big")
+        return HKDF(hashes.SHA256(), length, salt=None, info=info.encode()).derive(secret)
 
 
 def new_authority(day: date) -> str:

@@ -207,7 +207,7 @@ def _format_options(command: click.Command, ctx: click.Context, formatter: click
 def accept_after_subcommand(command: click.Command) -> click.Command:
     """Let a command, and those below it, take -C and -v as well, unless it has such an option of its own."""
     if not isinstance(command, click.Group):
-        command.format_options = MethodType(_format_options, command)  # type: ignore[method-assign]
+        command.format_options = MethodType(_format_options, command)  # type: ignore[method-assign]  # of any class
     if isinstance(command, click.Group):
         for name, child in command.commands.items():
             command.commands[name] = accept_after_subcommand(child)

@@ -119,6 +119,8 @@ def _shared_variables(cluster: Cluster) -> dict[str, object]:
         **({"environment_directory": directory.variable()} if directory else {}),
         **({"slurm_state": shared_state.variable(cluster.state_mount)} if cluster.state_mount else {}),
         **({"slurm_job_directories": cluster.job_directories.variable()} if cluster.job_directories else {}),
+        # a cluster that lists no components deploys all, and did not ask for pages
+        **({"deepops_web_listed": True} if "web" in (cluster.components or ()) else {}),
     }
 
 

@@ -30,7 +30,7 @@ SETTING = "environments"
 # in the cluster directory
 DIRECTORY = "environments"
 LOCK = ".lock"
-_KEYS = frozenset({"python", "packages", "default"})
+_KEYS = frozenset({"python", "packages", "default", "libraries"})
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,30}")
 _VERSION = re.compile(r"[0-9]{4}\.[0-9]{2}(?:\.[0-9]{1,3})?")
 # modules that other roles write
@@ -54,6 +54,8 @@ class Environment:
     packages: tuple[str, ...]
     python: str = ""
     default: str = ""
+    # whether other software is built against its libraries
+    libraries: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,8 @@ def _declared(name: str, entry: object, problems: Problems) -> Environment:
         problems.add(where, f"{python} is not a version of Python", "write it in quotes: '3.13'")
     if default and not _VERSION.fullmatch(default):
         problems.add(where, f"{default} is not a version of an environment", "`deepopsctl environments list` has them")
+    if not isinstance(entry.get("libraries", False), bool):
+        problems.add(where, "libraries is true or false", "true for cuDNN, NCCL and the like: CPATH, LIBRARY_PATH")
     packages: list[str] = []
     try:
         packages = wheels.checked([str(each) for each in entry["packages"]], (), where)
@@ -120,7 +124,7 @@ def _declared(name: str, entry: object, problems: Problems) -> Environment:
             problems.add(each.where, each.message, each.hint)
     if not entry["packages"]:
         problems.add(where, "has no packages", _FORM)
-    return Environment(name, tuple(sorted(packages)), python, default)
+    return Environment(name, tuple(sorted(packages)), python, default, entry.get("libraries") is True)
 
 
 def read_locks(directory: Path) -> list[Lock]:
@@ -310,7 +314,7 @@ def on_nodes(setting: object, directory: Path, modules: Mapping[str, Any]) -> li
     try:
         environments, locks = declared(setting), read_locks(directory)
         return [
-            _on_nodes(lock, default_of(environment, locks), modules)
+            _on_nodes(lock, default_of(environment, locks), modules, libraries=environment.libraries)
             for environment in environments.values()
             for lock in _locks_of(environment, locks)
         ]
@@ -331,7 +335,7 @@ def of_lock(lock: Lock) -> dict[str, Any]:
     return _on_nodes(lock, lock.version, {})
 
 
-def _on_nodes(lock: Lock, default: str, modules: Mapping[str, Any]) -> dict[str, Any]:
+def _on_nodes(lock: Lock, default: str, modules: Mapping[str, Any], *, libraries: bool = False) -> dict[str, Any]:
     return {
         "name": lock.name,
         "version": lock.version,
@@ -340,6 +344,7 @@ def _on_nodes(lock: Lock, default: str, modules: Mapping[str, Any]) -> dict[str,
         "interpreter": _interpreter(lock.target.python, modules),
         "machine": lock.target.machine,
         "glibc": lock.target.glibc,
+        "libraries": libraries,
         # their names alone: the rest would be a program to a module system
         "packages": [match[0] for each in lock.packages if (match := _PLAIN.match(each))],
         "installer": {lock.installer.file: lock.installer.sha256},

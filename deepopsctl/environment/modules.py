@@ -12,11 +12,15 @@ from deepopsctl.text.problems import RefusedError
 SETTING = "modules_declared"
 # where a fetched package is on a node
 FETCHED = "/var/cache/deepopsctl/modules"
-_KEYS = frozenset({"prefix", "package", "url", "sha256", "default"})
+# ... and a fetched program: PROGRAMS/NAME/VERSION/bin
+PROGRAMS = "/usr/local/lib/deepopsctl/modules/programs"
+_KEYS = frozenset({"prefix", "package", "program", "url", "sha256", "default"})
 # lists of software: the default is the role's
 _LISTS: Mapping[str, Sequence[str]] = {"modules_software": ["python", "gcc"], "cuda_toolkits": []}
 # other roles, or other settings, write these; {name: setting}
 _TAKEN = {"cuda": "cuda_toolkits", "httpproxy": "environment_http_proxy", "StdEnv": "modules_standard"}
+# what it can be: software in a directory, in a package, or both; a program alone
+_FORMS = ({"prefix"}, {"package"}, {"prefix", "package"}, {"program"})
 _NAME = re.compile(r"([A-Za-z][A-Za-z0-9_+-]*)/([A-Za-z0-9][A-Za-z0-9_.+-]*)")
 _PATH = re.compile(r"(/[A-Za-z0-9_.+@-]+)+")
 _PACKAGE = re.compile(r"[a-z0-9][a-z0-9.+-]+")
@@ -67,22 +71,33 @@ def declared_modules(
             if "package" in entry
         },
         "fetched": [
-            {"url": entry["url"], "dest": _fetched(entry), "sha256": entry["sha256"]}
-            for entry in declared.values()
+            {
+                "url": entry["url"],
+                "dest": _fetched(key, entry),
+                "sha256": entry["sha256"],
+                "mode": "0755" if "program" in entry else "0644",
+            }
+            for key, entry in declared.items()
             if "url" in entry
         ],
-        "archives": {entry["package"]: _fetched(entry) for entry in declared.values() if "url" in entry},
+        "archives": {
+            entry["package"]: _fetched(key, entry)
+            for key, entry in declared.items()
+            if "url" in entry and "package" in entry
+        },
     }
 
 
 def _module(key: str, entry: Mapping[str, Any], directory: str, lines: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    name, prefix = key.split("/", maxsplit=1)[0], entry.get("prefix", "")
+    name, prefix = key.split("/", maxsplit=1)[0], entry.get("prefix", f"{PROGRAMS}/{key}" if "program" in entry else "")
     what = f"{key} of the site, in {prefix}" if prefix else f"{key} of the package {entry['package']}"
     variables = {"what": what, "prefix": prefix, "lines": [f"conflict {name}", *lines.get(name, ())]}
     return {"src": "module.j2", "dest": f"{directory}/{key}", "vars": variables}
 
 
-def _fetched(entry: Mapping[str, Any]) -> str:
+def _fetched(key: str, entry: Mapping[str, Any]) -> str:
+    if "program" in entry:
+        return f"{PROGRAMS}/{key}/bin/{entry['program']}"
     return f"{FETCHED}/{entry['package']}.deb"
 
 
@@ -108,13 +123,27 @@ def _check(key: str, entry: Any, distributed: Mapping[str, str]) -> None:
         raise RefusedError(
             f"{SETTING}: {key} is the distribution's own", f"take {match[1]} out of modules_software, or this entry"
         )
-    if not isinstance(entry, Mapping) or not {"prefix", "package"} & set(entry) or set(entry) - _KEYS:
+    if (
+        not isinstance(entry, Mapping)
+        or set(entry) - _KEYS
+        or set(entry) & {"prefix", "package", "program"} not in _FORMS
+    ):
         raise RefusedError(
-            f"{SETTING}: {key}: it has a prefix or a package", f"its keys are {', '.join(sorted(_KEYS))}"
+            f"{SETTING}: {key}: it has a prefix or a package, or is a program",
+            f"its keys are {', '.join(sorted(_KEYS))}",
         )
-    if ("url" in entry) != ("sha256" in entry) or ("url" in entry and "package" not in entry):
-        raise RefusedError(f"{SETTING}: {key}: a package by its url needs its sha256", "`sha256sum FILE` prints it")
-    for field, pattern in (("prefix", _PATH), ("package", _PACKAGE), ("url", _URL), ("sha256", _SHA256)):
+    fetched = "url" in entry
+    if fetched != ("sha256" in entry) or (fetched and not {"package", "program"} & set(entry)):
+        raise RefusedError(f"{SETTING}: {key}: a file by its url needs its sha256", "`sha256sum FILE` prints it")
+    if "program" in entry and not fetched:
+        raise RefusedError(f"{SETTING}: {key}: a program needs its url", "file:///PATH is a file on every node")
+    for field, pattern in (
+        ("prefix", _PATH),
+        ("package", _PACKAGE),
+        ("program", _PACKAGE),
+        ("url", _URL),
+        ("sha256", _SHA256),
+    ):
         if field in entry and not pattern.fullmatch(str(entry[field])):
             raise RefusedError(f"{SETTING}: {key}: {entry[field]!r} can't be its {field}", _HINTS[field])
 
@@ -122,7 +151,11 @@ def _check(key: str, entry: Any, distributed: Mapping[str, str]) -> None:
 def _check_packages(declared: Mapping[str, Any]) -> None:
     first: dict[str, str] = {}
     for key, entry in declared.items():
-        if "url" in entry and declared[other := first.setdefault(entry["package"], key)]["url"] != entry["url"]:
+        if (
+            "url" in entry
+            and "package" in entry
+            and declared[other := first.setdefault(entry["package"], key)]["url"] != entry["url"]
+        ):
             raise RefusedError(
                 f"{SETTING}: {other} and {key} are two files of the package {entry['package']}",
                 "a node has one version of a package: leave one",
@@ -131,6 +164,7 @@ def _check_packages(declared: Mapping[str, Any]) -> None:
 
 _HINTS = {
     "prefix": "write the whole path of a directory that has bin/, without spaces",
+    "program": "write the name that users call, such as micromamba",
     "package": "write the name of a package of the nodes' repositories",
     "url": "write https://HOST/FILE.deb, or file:///FILE.deb for a file on every node",
     "sha256": "64 digits: `sha256sum FILE` prints them",

@@ -24,7 +24,7 @@ def parse_json_inventory(text: str, source: str, problems: Problems) -> Inventor
     """The inventory that `ansible-inventory --list` prints; what all hosts share is a variable of the group all."""
     inventory = Inventory()
     try:
-        document = json.loads(text)
+        document = _mapping(json.loads(text))
     except json.JSONDecodeError as error:
         problems.add(f"{source}:{error.lineno}", f"not valid JSON: {error.msg}", _LIST_AGAIN)
         return inventory
@@ -35,6 +35,9 @@ def parse_json_inventory(text: str, source: str, problems: Problems) -> Inventor
     for name, content in document.items():
         if name != "_meta":
             _add_group(inventory, name, content, source)
+    if not hostvars and not inventory.hosts:
+        hint = "its own messages say why: the source did not answer, or has no hosts that fit"
+        problems.add(source, "ansible-inventory printed no hosts", hint)
     for host in hostvars:
         inventory.hosts.setdefault(host, f"{source}: {shorten(host)}")
     settings = {host: _settings(_mapping(hostvars.get(host)), where) for host, where in inventory.hosts.items()}

@@ -143,7 +143,7 @@ def _series(rate: Rate, check: Check, history: Mapping[Key, Sequence[Point]]) ->
 
 
 def render(history: History) -> str:
-    """One line for each check and target: git shows what changed, and a line can be deleted to start anew."""
+    """One line for each check and target: git shows what changed, and a line can be deleted to start again."""
     lines: Iterable[object] = (
         {"suite": suite, "name": name, "target": target, "points": [[p.when, p.value, p.good] for p in points]}
         for (suite, name, target), points in sorted(history.items())

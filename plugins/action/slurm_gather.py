@@ -32,13 +32,23 @@ Stored = Mapping[str, NodeHardware]
 
 
 class _Answers(Mapping[str, Any]):
-    """The variables of hosts; in a plan, a node that another one is checked for has that one's."""
+    """These variables of hosts; in a plan, a node that another one is checked for has that one's.
 
-    def __init__(self, hostvars: Mapping[str, Any], same: Mapping[str, Mapping[str, str]]) -> None:
-        self._hostvars, self.same = hostvars, same
+    Each host is looked up once: Ansible merges all of its variables for that, which takes 2 ms.
+    """
 
-    def __getitem__(self, name: str) -> Any:
-        return self._hostvars[self.same[name]["node"] if name in self.same else name]
+    def __init__(
+        self, hostvars: Mapping[str, Any], variables: Sequence[str], same: Mapping[str, Mapping[str, str]]
+    ) -> None:
+        self._hostvars, self._variables, self.same = hostvars, variables, same
+        self._read: dict[str, dict[str, Any]] = {}
+
+    def __getitem__(self, name: str) -> dict[str, Any]:
+        host = self.same[name]["node"] if name in self.same else name
+        if host not in self._read:
+            every = self._hostvars[host]
+            self._read[host] = {each: every[each] for each in self._variables if each in every}
+        return self._read[host]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._hostvars)
@@ -64,7 +74,9 @@ class ActionModule(ActionBase):
         """See the class."""
         result = super().run(tmp, task_vars)
         arguments = self._task.args
-        hostvars = _Answers((task_vars or {})["hostvars"], (task_vars or {}).get("deepops_same_as") or {})
+        same = (task_vars or {}).get("deepops_same_as") or {}
+        variables = (arguments["packages"], "drift_check_result", "ansible_facts")
+        hostvars = _Answers((task_vars or {})["hostvars"], variables, same)
         try:
             facts, changed, warnings = self._gather(arguments, hostvars)
         except DeepOpsError as error:

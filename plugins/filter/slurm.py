@@ -14,6 +14,7 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import platform as node_platform
 from ansible_collections.deepopsctl.cluster.plugins.plugin_utils.filters import filters_of
 
+from deepopsctl.certificates.authority import Authority
 from deepopsctl.gpus import notation
 from deepopsctl.model.cluster import Role
 from deepopsctl.node_programs._shared import slurm_effects
@@ -37,6 +38,19 @@ from deepopsctl.text.problems import RefusedError
 
 def _hardware(stored: Mapping[str, Any]) -> dict[str, NodeHardware]:
     return {name: NodeHardware.from_facts(values) for name, values in stored.items()}
+
+
+def slurm_token_key(authority: object) -> dict[str, str]:
+    """The key that users' tokens are signed with, as a file of node_state. Its name changes with it: daemons take a new
+    one when their configuration names it."""
+    key = Authority(str(authority)).token_key()
+    return {
+        "path": f"/etc/slurm/jwt-{sha256(key).hexdigest()[:8]}.key",
+        "secret_base64": base64.b64encode(key).decode(),
+        "owner": "slurm",
+        "group": "slurm",
+        "mode": "0400",
+    }
 
 
 def slurm_addresses(pairs: Iterable[Mapping[str, Any]]) -> dict[str, str]:

@@ -158,6 +158,23 @@ class TestPlays:
             assert play.get("name"), play
             assert "hosts" not in play or play["gather_facts"] is False
 
+    def test_a_role_that_few_clusters_have_costs_a_compute_node_no_skipped_task(self) -> None:
+        """Its play ends at once (meta: end_play): a task that is skipped is a process for each node."""
+        everywhere = ("slurm_cluster", "slurm_compute", "deepops_slurm_todo")
+        conditional = {
+            (play["name"], call["role"])
+            for play in load("playbooks/slurm.yml")
+            if play["hosts"].partition(":")[0] in everywhere
+            for call in play.get("roles", [])
+            if "when" in call
+        }
+
+        # one runs once for all of them, and the other nearly always
+        assert conditional == {
+            ("Prepare the nodes", "slurm_conf"),
+            ("Verify slurmd on compute nodes", "slurmd_verify"),
+        }
+
     @each_playbook
     def test_a_role_gets_what_it_requires_and_nothing_it_does_not_know(self, playbook: str) -> None:
         for call in role_calls(playbook):

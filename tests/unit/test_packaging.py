@@ -176,9 +176,22 @@ def test_the_execution_environment_has_what_the_package_has() -> None:
     assert collection["name"].endswith(f"/{galaxy['namespace']}-{galaxy['name']}-{deepopsctl.__version__}.tar.gz")
 
 
+def test_the_images_make_no_variables_of_facts() -> None:
+    """A fact slurm_confinement is not the setting of that name."""
+    for name in ("Containerfile", "execution-environment.yml"):
+        assert "ENV ANSIBLE_INJECT_FACT_VARS=False " in (ROOT / "containers" / name).read_text(encoding="utf-8")
+
+
 def test_the_images_context_has_what_its_containerfile_copies() -> None:
     text = (ROOT / "containers" / "Containerfile").read_text(encoding="utf-8")
     (copied,) = re.findall(r"^COPY (.*) /opt", text, re.MULTILINE)
     allowed = re.findall(r"^!(.*)$", (ROOT / ".dockerignore").read_text(encoding="utf-8"), re.MULTILINE)
 
     assert [name.rstrip("/") for name in copied.split()] == allowed
+
+
+def test_the_collection_wants_the_ansible_that_the_package_wants() -> None:
+    runtime = yaml.safe_load((ROOT / "meta" / "runtime.yml").read_text(encoding="utf-8"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+    assert f"ansible-core{runtime['requires_ansible']}" in project["dependencies"]

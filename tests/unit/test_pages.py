@@ -15,7 +15,7 @@ from tests.support.paths import ROOT
 
 DOCS = ROOT / "docs"
 # ports in text that no daemon of ours has: of mail, directory service, web; Slurm's are in its own configuration
-FOREIGN = frozenset({25, 80, 389, 443, 587, 636, 875, 1023, 2049})
+FOREIGN = frozenset({25, 80, 389, 587, 636, 875, 1023, 2049})
 OF_SYSTEM = frozenset({22, 123, 3306, 5001, 6817, 19531})
 
 
@@ -24,7 +24,8 @@ def page(name: str) -> str:
 
 
 def listeners() -> set[int]:
-    return {int(port) for port in re.findall(r"^\| (\d+)", page("reference/listeners.md"), re.MULTILINE)}
+    cells = re.findall(r"^\| ([\d, ]+)(?:/udp)? \|", page("reference/listeners.md"), re.MULTILINE)
+    return {int(port) for cell in cells for port in cell.split(", ")}
 
 
 def test_plots_show_what_their_tables_say() -> None:
@@ -111,3 +112,18 @@ def test_an_image_fetches_nothing_and_says_what_it_shows(name: str) -> None:
     assert re.search(r"<title[ >]", text)
     assert "prefers-" in text
     assert not re.search(r"@font-face|@import|href=\"http|<script", text)
+
+
+def test_a_long_command_of_the_user_guide_goes_on_in_the_next_line() -> None:
+    template = (ROOT / "deepopsctl" / "environment" / "templates" / "user-guide.html.j2").read_text(encoding="utf-8")
+
+    assert re.search(r"^pre \{[^}]*white-space: pre-wrap", template, re.MULTILINE)
+
+
+def test_an_image_of_a_link_and_a_sign_for_the_tab_are_there() -> None:
+    settings = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    head = (ROOT / "scripts" / "site" / "main.html").read_text(encoding="utf-8")
+
+    for match in (re.search(r"favicon: (\S+)", settings), re.search(r"site_url \}\}(\S+?)\"", head)):
+        assert match
+        assert (DOCS / match[1]).is_file()

@@ -15,6 +15,10 @@ CONTAINERS = {
         _GROUP, "Charliecloud", "`ch-run` starts the same tree in a job, with the job's cores.",
         "on the node, in a job: `ch-run -v TREE -- /bin/sh`; user namespaces have to be allowed there",
     ),
+    "containers-apptainer": Entry(
+        _GROUP, "Apptainer", "A job makes an image file of the same tree and starts it with `--nv` and its cores.",
+        "on the node, in a job: `apptainer --debug exec IMAGE true`, and Troubleshooting in docs/deploy/containers.md",
+    ),
     "containers-registry": Entry(
         _GROUP, "registry", "An image that root adds to the site's registry is pulled and started in a job.",
         "`journalctl -u docker-registry` on environment_registry_node; the nodes' names have to resolve",

@@ -71,8 +71,22 @@ def add_group(settings: Settings, /, name: str, **options: Any) -> None:
     _edit(settings, lambda text, cluster: edit.add(text, "groups", entry, cluster), f"added the group {name}")
 
 
+def _complete_people(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """For the shell's Tab key."""
+    from contextlib import suppress
+
+    from deepopsctl.cluster.directory import ClusterDir
+
+    del param
+    # completion shows no errors
+    with suppress(Exception):
+        everybody = ClusterDir.open(ctx.find_root().params.get("directory") or Path()).cluster().people
+        return [each.name for each in everybody.people if each.name.startswith(incomplete)] if everybody else []
+    return []
+
+
 @people.command()
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", nargs=-1, required=True, shell_complete=_complete_people, metavar="NAME...")
 @click.option("--on", "day", default="", metavar="DATE", help="First day without access.  [default: today]")
 @click.option("--cancel", is_flag=True, help="Close their Slurm accounts now, and cancel all of their jobs.")
 @confirm_option

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from shutil import get_terminal_size
 from textwrap import wrap
 
 import click
@@ -14,6 +15,7 @@ from deepopsctl.model.cluster import Cluster
 from deepopsctl.model.json_objects import SCHEMA, InventoryObject
 from deepopsctl.text.node_sets import fold_in_order
 
+# where there is no terminal
 WIDTH = 100
 _INDENT = "    "
 
@@ -48,9 +50,13 @@ def import_lines(carryover: Carryover, directory: Path) -> Iterator[str]:
     yield from _section("carried over, to be checked", carryover.to_check, "cyan")
     if carryover.changed:
         names = ", ".join(note.name for note in carryover.changed)
-        yield from wrap(f"set by deepopsctl: {names}", WIDTH, subsequent_indent=_INDENT, break_on_hyphens=False)
+        yield from wrap(f"set by deepopsctl: {names}", _width(), subsequent_indent=_INDENT, break_on_hyphens=False)
     if carryover.not_carried or carryover.to_check or carryover.changed:
         yield f"where, and what to do about each: {directory / FILE_NAME}"
+
+
+def _width() -> int:
+    return get_terminal_size((WIDTH, 24)).columns
 
 
 def _section(title: str, notes: Sequence[Note], colour: str) -> Iterator[str]:
@@ -63,6 +69,6 @@ def _section(title: str, notes: Sequence[Note], colour: str) -> Iterator[str]:
     for reason, names in by_reason.items():
         yield f"  {reason}:"
         yield from wrap(
-            ", ".join(dict.fromkeys(names)), WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT,
+            ", ".join(dict.fromkeys(names)), _width(), initial_indent=_INDENT, subsequent_indent=_INDENT,
             break_on_hyphens=False,
         )  # fmt: skip

@@ -26,7 +26,7 @@ from deepopsctl.text.amounts import amount
 from deepopsctl.text.node_sets import fold
 from deepopsctl.text.printable import printable
 
-# playbooks that are no component: the lock that a deploy releases
+# playbooks that are not components: the lock that a deploy releases
 _UNSEEN = frozenset({PurePath(claim.PLAYBOOK).name})
 # after this time without an answer, the last nodes of a task are shown
 _LATE_S = 2.0

@@ -10,7 +10,7 @@ from shutil import get_terminal_size
 
 import click
 
-from deepopsctl.cli.output import pasteable
+from deepopsctl.cli.output import filled, pasteable
 from deepopsctl.cli.views.run import failure_lines, left_out_lines
 from deepopsctl.run.events import Change
 from deepopsctl.run.outcome import counted
@@ -72,6 +72,17 @@ def plan_lines(plan: Plan, *, whole: bool, record: str) -> Iterator[str]:
         for title, changes in _sections(group.changes):
             yield from _section(title, changes, group, layout)
         yield ""
+    # 0 where the output goes into a pipe or a file
+    room = get_terminal_size((0, 0)).columns
+    yield from (filled(line, room) for line in _remarks(plan))
+    if plan.changes:
+        yield f"whole differences: {record}"
+    colour = "red" if plan.blocked else "green" if not plan.changes and not plan.unknown else "yellow"
+    yield filled("plan: " + click.style(plan.verdict, fg=colour, bold=True), room)
+
+
+def _remarks(plan: Plan) -> Iterator[str]:
+    """What is not a change: nodes that were not checked, what blocks a deploy, warnings, jobs."""
     for checked, names in plan.same_as.items():
         many = f" ({len(names)} nodes)" if len(names) > 1 else ""
         yield f"not checked one by one (--every-node): {fold(names)}{many}, by what they report the same as {checked}"
@@ -86,10 +97,6 @@ def plan_lines(plan: Plan, *, whole: bool, record: str) -> Iterator[str]:
     yield from failure_lines(failure for failure in plan.outcome.summary.failures if failure.unreachable)
     if plan.jobs_line:
         yield f"jobs: {plan.jobs_line}"
-    if plan.changes:
-        yield f"whole differences: {record}"
-    colour = "red" if plan.blocked else "green" if not plan.changes and not plan.unknown else "yellow"
-    yield "plan: " + click.style(plan.verdict, fg=colour, bold=True)
 
 
 def _summary(plan: Plan) -> Iterator[str]:

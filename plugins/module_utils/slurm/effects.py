@@ -51,6 +51,7 @@ EFFECTS = {
     **dict.fromkeys(
         (
             "AccountingStorageTRES",
+            "AuthAltParameters",
             "AuthAltTypes",
             "AuthInfo",
             "GresTypes",

@@ -41,7 +41,7 @@ KEY = b"of the site"
 
 class Answer(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        text = f"{self.server.name} {self.path} {self.headers.get_all('X-Forwarded-For')}".encode()  # type: ignore[attr-defined]
+        text = f"{self.server.name} {self.path} {self.headers.get_all('X-Forwarded-For')}".encode()  # type: ignore[attr-defined]  # set below
         self.send_response(200)
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
@@ -102,7 +102,7 @@ class Site:
     def _start(self) -> None:
         """With the configuration of the role, but for the places of a node."""
         source = (ROOT / "roles/web/templates/haproxy.cfg.j2").read_text(encoding="utf-8")
-        text = jinja2.Environment(autoescape=False, keep_trailing_newline=True).from_string(source).render(  # noqa: S701
+        text = jinja2.Environment(autoescape=False, keep_trailing_newline=True).from_string(source).render(  # noqa: S701 (a configuration)
             ansible_managed="", web_port=self.port, web_api_port=self.api_port, web_tls_certificate="",
             web_connections=200,
             **{"__web_config": str(self.directory)},  # noqa: PIE804 (a class renames such names)

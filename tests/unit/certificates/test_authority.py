@@ -124,6 +124,12 @@ def test_no_node_has_the_key_of_another() -> None:
     assert managed().identify("gpu02", ADDRESSES, TODAY).key != gpu01().key
 
 
+def test_the_key_of_tokens_is_the_same_on_any_control_machine_and_another_clusters_is_another() -> None:
+    key = managed().token_key()
+    assert (len(key), Authority(SECRET).token_key()) == (32, key)
+    assert Authority(new_authority(TODAY)).token_key() != key
+
+
 def test_both_ends_know_each_other_by_the_authority(tmp_path: Path) -> None:
     assert greeted(tmp_path, gpu01()) == "CN=gpu01"
 

@@ -55,7 +55,7 @@ def test_an_unknown_command_is_answered_with_the_likely_one(
 @pytest.mark.parametrize(
     ("word", "answer"),
     [
-        ("slrm", "did you mean slurm? (known: package_cache, nvidia, storage, slurm"),
+        ("slrm", "did you mean slurm? (known: package_cache, nvidia, storage, slurm, slurm_rest"),
         ("x", "known: package_cache, nvidia, storage"),
     ],
 )

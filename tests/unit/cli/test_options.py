@@ -61,6 +61,10 @@ def test_nodes_groups_and_runs_are_completed(tmp_path: Path) -> None:
     groups = ["controller", "compute", "cluster"]
     assert completed("deploy", "--limit", "cn1,slurm_c") == [f"cn1,slurm_{group}" for group in groups]
     assert completed("runs", "show", "2026") == ["20261121-093012-deploy"]
+    directory.people.write_text(
+        "schema: 1\ngroups: [{name: lab, gid: 20001}]\npeople: [{name: ada, uid: 20002, groups: [lab]}]\n"
+    )
+    assert completed("people", "expire", "a") == ["ada"]
     assert completed("logs", "-C", "/nowhere", "x") == []
 
 

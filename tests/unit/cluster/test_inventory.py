@@ -145,3 +145,12 @@ def test_ten_thousand_scattered_addresses_stand_once_in_readable_entries() -> No
     assert max(len(entry["addresses"]) for entry in entries) < 200
     assert [name for entry in entries for name in expand(entry["names"])] == [f"n{n:05d}" for n in range(10_000)]
     assert [a for entry in entries for a in expand(entry["addresses"])] == addresses.split(",")
+
+
+@pytest.mark.parametrize(
+    ("listed", "is_wanted"), [("components: [slurm, web]\n", True), ("components: [slurm]\n", False), ("", False)]
+)
+def test_web_pages_are_where_the_cluster_lists_them(listed: str, is_wanted: bool) -> None:
+    values = variables(parse_spec(TEXT + listed, "cluster.yml"))
+
+    assert ("deepops_web_listed" in values) is is_wanted

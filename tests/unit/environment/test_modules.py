@@ -46,7 +46,16 @@ def test_a_package_comes_from_the_nodes_repositories_or_from_a_file_of_that_vers
 
     assert (repository["packages"], repository["archives"]) == ({"apptainer": ""}, {})
     assert (file["packages"], file["archives"]) == ({"apptainer": "1.4.5*"}, {"apptainer": path})
-    assert file["fetched"] == [{**FILE, "dest": path}]
+    assert file["fetched"] == [{**FILE, "dest": path, "mode": "0644"}]
+
+
+def test_a_program_is_fetched_into_a_directory_of_its_module() -> None:
+    result = made({"micromamba/2.3": {"program": "micromamba", **FILE}})
+
+    prefix = "/usr/local/lib/deepopsctl/modules/programs/micromamba/2.3"
+    assert result["templates"][0]["vars"]["prefix"] == prefix
+    assert result["fetched"] == [{**FILE, "dest": f"{prefix}/bin/micromamba", "mode": "0755"}]
+    assert (result["packages"], result["archives"]) == ({}, {})
 
 
 @pytest.mark.parametrize(
@@ -60,6 +69,9 @@ def test_a_package_comes_from_the_nodes_repositories_or_from_a_file_of_that_vers
         ({"a/1": {}}, "it has a prefix or a package"),
         ({"a/1": {"prefix": "/a", "paths": []}}, "it has a prefix or a package"),
         ({"a/1": {"prefix": "a/b"}}, "can't be its prefix"),
+        ({"a/1": {"program": "a", "prefix": "/a", **FILE}}, "it has a prefix or a package"),
+        ({"a/1": {"program": "aa"}}, "needs its url"),
+        ({"a/1": {"program": "../aa", **FILE}}, "can't be its program"),
         ({"a/1": {"prefix": "/a [exec reboot]"}}, "can't be its prefix"),
         ({"a/1": {"package": "a;b"}}, "can't be its package"),
         ({"a/1": {"package": "aa", "url": "https://example.com/a.deb"}}, "needs its sha256"),

@@ -15,7 +15,7 @@ from tests.support.problems import faults as faults_of
 SAMPLES = Path(__file__).resolve().parents[2] / "data" / "node_sources"
 NODES = {"ctl1": ("192.0.2.1", "controller"), "gpu01": ("192.0.2.11", "compute"), "gpu02": ("192.0.2.12", "compute")}
 CTL1 = ("ctl1=192.0.2.1",)
-NETBOX = ("controller=device_roles_slurm_controller", "compute=device_roles_gpu_node")
+NETBOX = ("controller=device_roles_slurm-controller", "compute=device_roles_gpu-node")
 
 
 def read(name: str, **options: Any) -> Cluster:
@@ -82,6 +82,12 @@ def test_what_all_hosts_of_a_json_inventory_share_is_a_setting_of_the_cluster() 
         "slurm-master": {"hosts": ["ctl1"]}, "slurm-node": ["gpu01"]}"""
     cluster = read_request(InitRequest(Path("hpc"), stdin=io.BytesIO(text))).cluster
     assert (cluster.name, cluster.access.user) == ("alpha", "ops")
+
+
+def test_an_inventory_without_hosts_says_where_to_look_first() -> None:
+    text = b'{"_meta": {"hostvars": {}}, "all": {"children": ["ungrouped"]}}'
+    refused = faults_of(lambda: read_request(InitRequest(Path("hpc"), stdin=io.BytesIO(text), group=("compute=a",))))
+    assert refused[0] == "stdin: ansible-inventory printed no hosts"
 
 
 def test_a_json_inventory_that_ends_too_early_is_refused_with_its_line() -> None:

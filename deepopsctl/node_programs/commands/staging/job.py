@@ -7,11 +7,16 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Callable
+from typing import Callable, Optional
+
+from ..._shared import slurm_client
 
 # given to the command on each node: it has to do its own part only
 HERE = "--this-node"
 _FIRST_SPECIAL_STEP = 0xFFFFFFF0
+
+Stage = Callable[[argparse.Namespace, Mapping[str, str]], Optional[int]]
+StageOnEach = Callable[[argparse.Namespace, Sequence[str], Mapping[str, str]], int]
 
 
 class StagingError(Exception):
@@ -20,24 +25,40 @@ class StagingError(Exception):
 
 def main(
     parser: argparse.ArgumentParser,
-    stage: Callable[[argparse.Namespace, Mapping[str, str]], None],
+    stage: Stage,
     arguments: list[str] | None,
     variables: Mapping[str, str] | None,
+    stage_on_each: StageOnEach | None = None,
 ) -> int:
     """Read the options and stage, on each node of the job; returns the exit status."""
     words = sys.argv[1:] if arguments is None else arguments
-    environment = os.environ if variables is None else variables
     parser.add_argument(HERE, action="store_true", help="only on this node")
-    options = parser.parse_args(words)
+
+    def stage_on_nodes(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
+        if options.this_node or not has_other_nodes(environment):
+            return stage(options, environment) or 0
+        if stage_on_each:
+            return stage_on_each(options, words, environment)
+        return on_each_node(sys.argv[0], words, environment)
+
+    return run_here(parser, stage_on_nodes, words, variables)
+
+
+def run_here(
+    parser: argparse.ArgumentParser,
+    action: Stage,
+    arguments: list[str] | None,
+    variables: Mapping[str, str] | None,
+) -> int:
+    """Read the options and act on them, with a message where that fails; returns the exit status."""
+    environment = os.environ if variables is None else variables
+    options = parser.parse_args(arguments)
     try:
-        if not options.this_node and has_other_nodes(environment):
-            return on_each_node(sys.argv[0], words, environment)
-        stage(options, environment)
+        return action(options, environment) or 0
     except StagingError as error:
         return _report(parser.prog, str(error))
     except OSError as error:
         return _report(parser.prog, _sentence(error))
-    return 0
 
 
 def directory(variables: Mapping[str, str]) -> str:
@@ -67,6 +88,13 @@ def has_other_nodes(variables: Mapping[str, str]) -> bool:
 
 def on_each_node(program: str, arguments: Sequence[str], variables: Mapping[str, str]) -> int:
     """Run the command once on each node of the job; the exit status is the highest."""
+    return run_tool(*step_of_each_node(program, arguments, variables))
+
+
+def step_of_each_node(
+    program: str, arguments: Sequence[str], variables: Mapping[str, str]
+) -> tuple[list[str], dict[str, str]]:
+    """The step that runs the command once on each node of the job: its call, and its environment."""
     argv = ["srun", "--nodes=" + variables["SLURM_JOB_NUM_NODES"], "--ntasks=" + variables["SLURM_JOB_NUM_NODES"],
             "--ntasks-per-node=1", "--cpus-per-task=1", "--overlap", "--input=none", "--label", "--mpi=none",
             "--chdir=" + os.getcwd(), program, HERE, *arguments]  # fmt: skip
@@ -76,7 +104,7 @@ def on_each_node(program: str, arguments: Sequence[str], variables: Mapping[str,
         for key, value in variables.items()
         if not key.startswith(("SLURM_CPU", "SLURM_NTASKS", "SLURM_TASKS"))
     }
-    return run_tool(argv, own)
+    return argv, own
 
 
 def run_tool(argv: Sequence[str], variables: Mapping[str, str] | None = None) -> int:
@@ -85,6 +113,12 @@ def run_tool(argv: Sequence[str], variables: Mapping[str, str] | None = None) ->
         return subprocess.run(list(argv), env=None if variables is None else dict(variables), check=False).returncode
     except OSError as error:
         raise StagingError(f"{argv[0]}: {error.strerror}") from error
+
+
+def may_run(job_id: str) -> bool:
+    """Whether a job is not known to have ended."""
+    shown = slurm_client.ask(slurm_client.squeue("%T", "--jobs=" + job_id), None)
+    return bool(shown.output.strip()) if shown.ok else "Invalid job id" not in shown.errors
 
 
 def _report(program: str, error: str) -> int:

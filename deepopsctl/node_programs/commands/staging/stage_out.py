@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Callable
 
-from ..._shared import slurm_client
 from . import job
 from .job import StagingError
 from .stage_in import TAR
@@ -98,17 +97,12 @@ def _take_up(target: str, name: str, own: str) -> None:
     for entry in os.listdir(target):
         left = re.fullmatch(_UNFINISHED.format("(new|old)", "([0-9]*)", re.escape(name)), entry)
         path = os.path.join(target, entry)
-        if not left or os.lstat(path).st_uid != user or (left[2] != own and _may_run(left[2])):
+        if not left or os.lstat(path).st_uid != user or (left[2] != own and job.may_run(left[2])):
             continue
         if left[1] == "old" and not os.path.lexists(final):
             # cut off between the two renames
             os.rename(path, final)
         _remove(path)
-
-
-def _may_run(job_id: str) -> bool:
-    shown = slurm_client.ask(slurm_client.squeue("%T", "--jobs=" + job_id), None)
-    return bool(shown.output.strip()) if shown.ok else "Invalid job id" not in shown.errors
 
 
 def _copy(path: str, new: str) -> None:

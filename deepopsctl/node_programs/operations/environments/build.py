@@ -6,6 +6,7 @@ files. What comes out belongs to root, and users cannot write it.
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import shutil
@@ -51,7 +52,8 @@ def absent(directory: str, versions: Iterable[Version]) -> list[Version]:
 
 
 def _made_of(version: Version) -> dict[str, Any]:
-    return {"python": version["python"], "wheels": version["wheels"]}
+    made = {"python": version["python"], "wheels": version["wheels"]}
+    return {**made, "libraries": True} if version.get("libraries") else made
 
 
 def _record(path: str) -> Any:
@@ -85,6 +87,8 @@ def build(directory: str, wheelhouse: str, version: Version) -> None:
     try:
         _install(_uv(tools, wheelhouse, version["installer"]), wheelhouse, version, made, tools)
         _compile(python, made, target)
+        if version.get("libraries"):
+            _link_libraries(made)
         _protect(made)
         _write_record(made, version)
         if os.path.isdir(target):
@@ -139,6 +143,34 @@ def _compile(python: str, made: str, target: str) -> None:
     argv = [python, "-I", "-S", "-m", "compileall", "-q", "-s", made, "-p", target, os.path.join(made, "lib")]
     # packages have files for other Pythons, too: these stay uncompiled
     command.run(argv, _TIME_S, env=_ENVIRONMENT)
+
+
+def _link_libraries(made: str) -> None:
+    """Headers and libraries of the wheels (nvidia/cudnn/include, tensorrt_libs) where compilers look below a prefix.
+
+    Wheels have libnccl.so.2 alone: the linker wants libnccl.so.
+    """
+    (packages,) = glob.glob(os.path.join(glob.escape(made), "lib", "python3*", "site-packages"))
+    own = glob.escape(packages)
+    headers = glob.glob(f"{own}/nvidia/*/include/*") + glob.glob(f"{own}/nvidia/include/*")
+    libraries = [path for pattern in ("nvidia/*/lib/*.so*", "nvidia/lib/*.so*", "*_libs/*.so*")
+                 for path in glob.glob(f"{own}/{pattern}")]  # fmt: skip
+    if not libraries:
+        raise BuildError("its wheels have no libraries (nvidia/*/lib, *_libs): leave out `libraries: true`")
+    for directory, paths in (("include", headers), ("lib", libraries)):
+        os.makedirs(os.path.join(made, directory), mode=0o755, exist_ok=True)
+        for path in sorted(paths):
+            _link(path, os.path.join(made, directory, os.path.basename(path)))
+    for path in libraries:
+        name = os.path.basename(path)
+        short = os.path.join(made, "lib", name.partition(".so")[0] + ".so")
+        if ".so." in name:
+            _link(path, short)
+
+
+def _link(path: str, link: str) -> None:
+    if not os.path.lexists(link) and not os.path.basename(path).startswith("__"):
+        os.symlink(os.path.relpath(path, os.path.dirname(link)), link)
 
 
 def _protect(made: str) -> None:

@@ -1,15 +1,18 @@
 """What the job of a notebook runs on a compute node, as its user, with the Python of JupyterHub's environment.
 
-It tells JupyterHub its port, gets the certificate for it, and becomes the notebook server. Who has no certificate of
-the web pages' proxy can't open a connection to that, and kernels listen on no port at all.
+It tells JupyterHub its port, gets the certificate for it, and starts the notebook server. Who has no certificate of the
+web pages' proxy can't open a connection to that. Kernels have sockets in a directory of the user's, in place of ports.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
+import signal
 import socket
 import ssl
+import subprocess
 import sys
 import tempfile
 import time
@@ -24,7 +27,7 @@ LONGEST = 36
 
 
 def main() -> int:
-    """Become the server; returns where that does not work."""
+    """Run the server until it ends; returns its exit status."""
     port = free_port()
     try:
         answer = introduce(port)
@@ -33,7 +36,15 @@ def main() -> int:
         return 1
     # kernels have sockets in it, whose paths can't be long
     place = tempfile.gettempdir()
-    directory = tempfile.mkdtemp(prefix="notebook-", dir=place if len(place) <= LONGEST else "/tmp")  # noqa: S108 (0700)
+    directory = tempfile.mkdtemp(prefix="notebook-", dir=place if len(place) <= LONGEST else "/tmp")  # noqa: S108 (its mode is 0700)
+    try:
+        return serve(port, answer, directory)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def serve(port: int, answer: dict[str, str], directory: str) -> int:
+    """The server, with its key in the directory."""
     paths = {name: os.path.join(directory, name) for name in ("key", "certificate", "authority")}
     for name, path in paths.items():
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as stream:
@@ -48,8 +59,10 @@ def main() -> int:
     )
     with open(SETTINGS, encoding="utf-8") as stream:
         options = [f"--{name}={value}" for name, value in json.load(stream).items()]
-    os.execv(sys.executable, [sys.executable, "-I", "-m", "jupyterhub.singleuser", *options])  # noqa: S606 (it becomes it)
-    return 0
+    with subprocess.Popen([sys.executable, "-I", "-m", "jupyterhub.singleuser", *options]) as process:
+        # what ends the job ends the server first, so that the directory is removed
+        signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+        return process.wait()
 
 
 def free_port() -> int:
@@ -69,7 +82,7 @@ def introduce(port: int) -> dict[str, str]:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
     for left in reversed(range(TRIES)):
         try:
-            with opener.open(urllib.request.Request(url, body, headers), timeout=30) as response:  # noqa: S310 (https)
+            with opener.open(urllib.request.Request(url, body, headers), timeout=30) as response:  # noqa: S310 (the scheme is https)
                 answer: dict[str, str] = json.load(response)
                 return answer
         except OSError:

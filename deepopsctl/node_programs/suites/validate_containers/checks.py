@@ -7,7 +7,9 @@ from functools import partial
 from ..._shared import checks
 
 SUITE = "containers"
-PODMAN, CHARLIECLOUD, REGISTRY = "containers-podman", "containers-charliecloud", "containers-registry"
+PODMAN, CHARLIECLOUD, APPTAINER, REGISTRY = (
+    "containers-podman", "containers-charliecloud", "containers-apptainer", "containers-registry",
+)  # fmt: skip
 DEVICES, STARTS, REMOVED = "containers-devices", "containers-starts", "containers-removed"
 
 # one check, and one that could not be made, without the suite's name

@@ -12,7 +12,14 @@ from .checks import check
 # Podman maps root of the container to the user, and all others to subordinate ids
 LEAST_IDS = 65_536
 OPENED, DENIED = "opened", ("Operation not permitted", "Permission denied")
-_NAMES = {"podman": checks.PODMAN, "charliecloud": checks.CHARLIECLOUD, "registry": checks.REGISTRY}
+_NAMES = {
+    "podman": checks.PODMAN,
+    "charliecloud": checks.CHARLIECLOUD,
+    "apptainer": checks.APPTAINER,
+    "registry": checks.REGISTRY,
+}
+# in the others a user has the own id alone
+_WITH_IDS = ("podman", "registry")
 
 
 def evaluate(node: str, engines: Sequence[str], data: Mapping[str, Any], gpus: int) -> Iterator[Check]:
@@ -23,7 +30,7 @@ def evaluate(node: str, engines: Sequence[str], data: Mapping[str, Any], gpus: i
         if fault := errors.get("tree") or errors.get(engine):
             yield check(_NAMES[engine], node, FAIL, "not started", "started", message=str(fault))
         else:
-            yield _engine(_NAMES[engine], node, data[engine], outside, ids=0 if engine == "charliecloud" else LEAST_IDS)
+            yield _engine(_NAMES[engine], node, data[engine], outside, ids=LEAST_IDS if engine in _WITH_IDS else 0)
     inside = {engine: data[engine]["devices"] for engine in engines if engine in data}
     if inside and outside["devices"]:
         yield _devices(node, inside, gpus)

@@ -24,7 +24,7 @@ from .checks import check, skip
 Request = dict[str, Any]
 Result = dict[str, Any]
 
-NAMES = {"podman": checks.PODMAN, "charliecloud": checks.CHARLIECLOUD}
+NAMES = {"podman": checks.PODMAN, "charliecloud": checks.CHARLIECLOUD, "apptainer": checks.APPTAINER}
 # of each node: Podman takes some 30 MiB for each container that it starts
 LEAST_MB, MOST_MB = 500, 4000
 EPILOG_S = 60

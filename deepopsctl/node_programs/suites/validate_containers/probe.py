@@ -98,6 +98,15 @@ def charliecloud(tree: str) -> dict[str, Any]:
     return answers(command_output(["ch-run", tree, "--", SHELL, "-c", ASK, SHELL, *devices()]))
 
 
+def apptainer(tree: str) -> dict[str, Any]:
+    """Make an image file of the tree and ask its shell; --nv adds NVIDIA's libraries where the node has them."""
+    image = tree + ".sif"
+    command_output(["apptainer", "--quiet", "build", image, tree])
+    return answers(
+        command_output(["apptainer", "--silent", "exec", "--nv", image, SHELL, "-c", ASK, SHELL, *devices()])
+    )
+
+
 def pull(image: str) -> dict[str, Any]:
     """Get an image of the site's registry and ask its shell."""
     command_output(["podman", "pull", "--quiet", image])
@@ -133,6 +142,9 @@ def start_many(count: int) -> dict[str, Any]:
     return {"asked": count, "started": started, "seconds": round(time.monotonic() - began, 1), "words": words}
 
 
+ENGINES = {"podman": podman, "charliecloud": charliecloud, "apptainer": apptainer}
+
+
 def attempt(data: dict[str, Any], name: str, function: Any, *arguments: Any) -> None:
     """Its result under that name, or why there is none under `errors`."""
     try:
@@ -157,7 +169,7 @@ def main(starts: str, image: str, *engines: str) -> None:
         data["errors"].setdefault("tree", "the job has no SLURM_TMPDIR")
     else:
         for engine in engines:
-            attempt(data, engine, {"podman": podman, "charliecloud": charliecloud}[engine], tree)
+            attempt(data, engine, ENGINES[engine], tree)
         if image:
             attempt(data, "registry", pull, image)
         if "podman" in data and int(starts):

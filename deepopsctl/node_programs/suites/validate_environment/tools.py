@@ -17,19 +17,21 @@ COMMANDS = (
     "avail_wheels",
     "stage-in",
     "stage-out",
+    "pack-dataset",
     "git",
     "git-lfs",
     "htop",
     "nano",
     "parallel",
     "rsync",
+    "squashfuse",
     "tmux",
     "unzip",
     "vim",
     "zstd",
 )
 # of login nodes only
-LOGIN_COMMANDS = ("curl", "man", "wget")
+LOGIN_COMMANDS = ("curl", "man", "rclone", "wget")
 LIMIT_S = 60
 _MARK = "deepopsctl-missing: "
 _SEARCH = 'for name in {}; do command -v "$name" >/dev/null || echo "' + _MARK + '$name"; done'

@@ -76,7 +76,7 @@ class Browser:
 
     def headers_for(self, path: str) -> str:
         """The cookies of a connection that is none of the opener's."""
-        request = urllib.request.Request(self.base + path)  # noqa: S310 (https)
+        request = urllib.request.Request(self.base + path)  # noqa: S310 (the scheme is https)
         self._cookies.add_cookie_header(request)
         return request.get_header("Cookie") or ""
 

@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from deepopsctl.node_programs.commands.staging import stage_in, stage_out
+from deepopsctl.node_programs.commands.staging import broadcast, pack_dataset, stage_in, stage_out
 from tests.support.files import write_program
 
 DAY = 86400
@@ -263,15 +263,16 @@ def test_a_job_with_several_nodes_calls_each_once(
     step: str, job: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tools = write_program(tmp_path / "tools/srun", f'echo "$@" >{tmp_path}/called\nexit 3').parent
+    write_program(tools / "sbcast", "exit 7")
     several = {**job, "SLURM_JOB_NUM_NODES": "4", "SLURM_STEP_ID": step}
 
     monkeypatch.setenv("PATH", str(tools), prepend=":")
     monkeypatch.setattr("sys.argv", ["/usr/local/bin/stage-in"])
-    assert stage_in.main(["a b.tar"], {**several, "PATH": os.environ["PATH"]}) == 3
+    assert stage_in.main(["--each", "a b.tar"], {**several, "PATH": os.environ["PATH"]}) == 3
 
     called = (tmp_path / "called").read_text()
     assert called.startswith("--nodes=4 --ntasks=4 --ntasks-per-node=1 ")
-    assert called.endswith("/usr/local/bin/stage-in --this-node a b.tar\n")
+    assert called.endswith("/usr/local/bin/stage-in --this-node --each a b.tar\n")
 
 
 def test_each_node_of_several_has_results_of_its_own(job: Mapping[str, str]) -> None:
@@ -281,3 +282,76 @@ def test_each_node_of_several_has_results_of_its_own(job: Mapping[str, str]) -> 
 
     node = os.uname().nodename.partition(".")[0]
     assert (out / node / "results" / "loss").read_text() == "1"
+
+
+def test_what_the_first_node_has_sent_is_not_read_again(
+    data: Path, job: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stand-in for sbcast copies to this one node; then the sources are gone."""
+    tools = write_program(tmp_path / "tools/sbcast", 'cp "$2" "$3"').parent
+    monkeypatch.setenv("PATH", str(tools), prepend=":")
+    subprocess.run(["tar", "-cf", tmp_path / "set.tar", "-C", data, "old"], check=True)
+    sources = [str(tmp_path / "set.tar"), str(data / "run"), str(data)]
+    prefix = broadcast.send(sources, job)
+    subprocess.run(["rm", "-r", *sources], check=True)
+
+    assert stage_in.main(["--this-node", f"--sent={prefix}", *sources], job) == 0
+
+    own = Path(job["SLURM_TMPDIR"])
+    assert {path.name for path in own.iterdir()} == {"old", "run", "data"}
+    assert os.access(own / "run", os.X_OK)
+    assert (own / "data" / "link").is_symlink()
+    assert (own / "data" / "old").stat().st_mtime > time.time() - DAY
+
+
+def test_a_file_that_does_not_reach_every_node_fails(
+    data: Path,
+    job: Mapping[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    tools = write_program(tmp_path / "tools/sbcast", "exit 1").parent
+    write_program(tools / "srun", "exit 0")
+    monkeypatch.setenv("PATH", str(tools), prepend=":")
+
+    assert stage_in.main([str(data / "old")], {**job, "SLURM_JOB_NUM_NODES": "2"}) == 1
+    assert "not sent to all nodes" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("compression", ["zstd", "none"])
+def test_many_files_become_one_image_and_are_the_same_again(
+    compression: str,
+    data: Path,
+    job: Mapping[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(data.parent)
+
+    assert pack_dataset.main(["data", "--compression", compression], {}) == 0
+    assert "data.sqsh: 3 files" in capsys.readouterr().out
+    assert stage_in.main(["data.sqsh"], job) == 0
+
+    own = Path(job["SLURM_TMPDIR"], "data")
+    assert (own / "old").read_text() == "x"
+    assert (own / "old").stat().st_mtime > time.time() - DAY
+    assert (own / "link").is_symlink()
+    assert not list(data.parent.glob(".data.sqsh*"))
+
+
+def test_an_image_is_not_replaced_unasked_and_not_made_where_it_is_packed(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(data.parent)
+    (data.parent / "data.sqsh").write_text("mine")
+
+    assert pack_dataset.main(["data"], {}) == 1
+    assert pack_dataset.main(["data", "data/own.sqsh"], {}) == 1
+    assert pack_dataset.main(["data", "data.tar"], {}) == 1
+
+    errors = capsys.readouterr().err
+    assert "--force replaces it" in errors
+    assert "in the directory that is packed" in errors
+    assert (data.parent / "data.sqsh").read_text() == "mine"
+    assert pack_dataset.main(["--force", "data"], {}) == 0

@@ -80,3 +80,41 @@ def test_users_write_nothing_of_an_environment(tmp_path: Path) -> None:
     state = program.stat()
     assert (state.st_mode & 0o7777, state.st_uid, state.st_gid) == (0o755, 0, 0)
     assert Path("/etc/shadow").stat() == shadow
+
+
+def test_other_software_is_built_against_the_libraries_of_wheels(tmp_path: Path) -> None:
+    """The layout of NVIDIA's wheels, whose libraries have the name with a number only."""
+    parts = tmp_path / "lib" / "python3.13" / "site-packages" / "nvidia" / "nccl"
+    for name in ("include", "lib"):
+        (parts / name).mkdir(parents=True)
+        (parts / name / "__init__.py").touch()
+    (parts / "include" / "nccl.h").write_text("int version(void);\n", encoding="utf-8")
+    (tmp_path / "own.c").write_text("int version(void) { return 7; }\n", encoding="utf-8")
+    (tmp_path / "user.c").write_text("#include <nccl.h>\nint main(void) { return version(); }\n", encoding="utf-8")
+    library = parts / "lib" / "libnccl.so.2"
+    compiler = ["gcc", "-shared", "-Wl,-soname,libnccl.so.2", "-o", str(library), str(tmp_path / "own.c")]
+    subprocess.run(compiler, check=True)
+
+    build._link_libraries(str(tmp_path))
+
+    env = {**os.environ, "CPATH": f"{tmp_path}/include", "LIBRARY_PATH": f"{tmp_path}/lib"}
+    subprocess.run(["gcc", "-o", tmp_path / "user", tmp_path / "user.c", "-lnccl"], env=env, check=True)
+    assert subprocess.run([tmp_path / "user"], env={"LD_LIBRARY_PATH": f"{tmp_path}/lib"}).returncode == 7
+    assert not (tmp_path / "include" / "__init__.py").exists()
+
+
+def test_an_environment_without_libraries_is_refused_as_one_to_build_against(tmp_path: Path) -> None:
+    (tmp_path / "lib" / "python3.13" / "site-packages").mkdir(parents=True)
+
+    with pytest.raises(build.BuildError, match="leave out `libraries: true`"):
+        build._link_libraries(str(tmp_path))
+
+
+def test_a_version_that_gets_libraries_is_built_again(tmp_path: Path) -> None:
+    version = {**VERSION, "python": "3.13", "wheels": {}}
+    made = Path(build.place(str(tmp_path), version))
+    made.mkdir(parents=True)
+    build._write_record(str(made), version)
+
+    assert build.absent(str(tmp_path), [version]) == []
+    assert build.absent(str(tmp_path), [{**version, "libraries": True}]) != []

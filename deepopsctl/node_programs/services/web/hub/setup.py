@@ -37,7 +37,8 @@ def configure(c: Any, path: str = CONFIG) -> None:
     c.Notebook.limits = offer.Limits(**site["limits"])
     c.Notebook.addresses = site["addresses"]
     c.Notebook.start_timeout = site["queue_minutes"] * 60
-    c.Notebook.http_timeout = 60
+    # a node that is busy takes its time to load Python's modules
+    c.Notebook.http_timeout = 240
     c.Notebook.poll_interval = 30
     c.Notebook.hub_connect_url = site["api_url"]
     _bind(c, site)

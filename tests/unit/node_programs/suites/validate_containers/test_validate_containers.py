@@ -12,7 +12,7 @@ import pytest
 from deepopsctl.node_programs.suites.validate_containers import evaluation, main, probe
 
 DENIED, OPENED = "Operation not permitted", "No such device or address"
-ENGINES = ("podman", "charliecloud")
+ENGINES = ("podman", "charliecloud", "apptainer")
 
 
 def answer(cpus: str = "0", ids: int = 65_537, *outputs: str) -> dict[str, Any]:
@@ -27,6 +27,7 @@ def data(**changed: Any) -> dict[str, Any]:
         "outside": answer("0", 2**32, *outputs),
         "podman": answer("0", 65_537, *outputs),
         "charliecloud": answer("0", 1, *outputs),
+        "apptainer": answer("0", 1, *outputs),
         "starts": {"asked": 50, "started": 50, "seconds": 9.1, "words": ""},
         **changed,
     }
@@ -40,7 +41,7 @@ def failed(changed: dict[str, Any]) -> dict[str, str]:
 
 def test_a_node_on_which_all_is_well() -> None:
     assert failed(data()) == {}
-    assert len(list(evaluation.evaluate("gpu01", ENGINES, data(), 1))) == 4
+    assert len(list(evaluation.evaluate("gpu01", ENGINES, data(), 1))) == 5
 
 
 @pytest.mark.parametrize(
@@ -49,6 +50,8 @@ def test_a_node_on_which_all_is_well() -> None:
         ({"podman": answer("0-1", 65_537, DENIED, OPENED)}, "containers-podman"),
         ({"podman": answer("0", 1, DENIED, OPENED)}, "containers-podman"),
         ({"charliecloud": answer("", 1, DENIED, OPENED)}, "containers-charliecloud"),
+        ({"apptainer": answer("0", 1, OPENED, OPENED)}, "containers-devices"),
+        ({"errors": {"apptainer": "apptainer build: no"}}, "containers-apptainer"),
         ({"podman": answer("0", 65_537, OPENED, OPENED)}, "containers-devices"),
         ({"podman": answer("0", 65_537)}, "containers-devices"),
         ({"starts": {"asked": 50, "started": 49, "seconds": 9.1, "words": "no space"}}, "containers-starts"),

@@ -27,12 +27,12 @@ def test_three_nodes_measure_with_each_other() -> None:
         )
         for name in NODES
     }
-    opened = {name: json.loads(job.stdout.readline()[len(pair.MARK) :])["port"] for name, job in jobs.items()}  # type: ignore[union-attr]
+    opened = {name: json.loads(job.stdout.readline()[len(pair.MARK) :])["port"] for name, job in jobs.items()}  # type: ignore[union-attr]  # a pipe
     peers = {name: {"node": name, "address": "127.0.0.1", "port": port} for name, port in opened.items()}
     plan = {"token": "secret", "seconds": 0.05, "rounds": evaluation.rounds(NODES, 3), "peers": peers}
     for job in jobs.values():
-        job.stdin.write(json.dumps(plan) + "\n")  # type: ignore[union-attr]
-        job.stdin.flush()  # type: ignore[union-attr]
+        job.stdin.write(json.dumps(plan) + "\n")  # type: ignore[union-attr]  # a pipe
+        job.stdin.flush()  # type: ignore[union-attr]  # a pipe
     out = "".join(job.communicate(timeout=60)[0] for job in jobs.values())
 
     measured, errors = evaluation.parse(probe_jobs.parse(out))
