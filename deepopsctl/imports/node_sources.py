@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from deepopsctl.imports.ansible_inventory import Inventory, Opaque, Setting
 from deepopsctl.imports.detect import is_ip_address
+from deepopsctl.text.answers import items, mapping
 from deepopsctl.text.node_sets import shorten
 from deepopsctl.text.problems import Problems
 from deepopsctl.text.yaml_reader import Document, parse_yaml
@@ -24,14 +25,14 @@ def parse_json_inventory(text: str, source: str, problems: Problems) -> Inventor
     """The inventory that `ansible-inventory --list` prints; what all hosts share is a variable of the group all."""
     inventory = Inventory()
     try:
-        document = _mapping(json.loads(text))
+        document = mapping(json.loads(text))
     except json.JSONDecodeError as error:
         problems.add(f"{source}:{error.lineno}", f"not valid JSON: {error.msg}", _LIST_AGAIN)
         return inventory
     except RecursionError:
         problems.add(source, "not valid JSON: nested too deep", _LIST_AGAIN)
         return inventory
-    hostvars = _mapping(_mapping(document.get("_meta")).get("hostvars"))
+    hostvars = mapping(mapping(document.get("_meta")).get("hostvars"))
     for name, content in document.items():
         if name != "_meta":
             _add_group(inventory, name, content, source)
@@ -40,7 +41,7 @@ def parse_json_inventory(text: str, source: str, problems: Problems) -> Inventor
         problems.add(source, "ansible-inventory printed no hosts", hint)
     for host in hostvars:
         inventory.hosts.setdefault(host, f"{source}: {shorten(host)}")
-    settings = {host: _settings(_mapping(hostvars.get(host)), where) for host, where in inventory.hosts.items()}
+    settings = {host: _settings(mapping(hostvars.get(host)), where) for host, where in inventory.hosts.items()}
     common = _common(list(settings.values()))
     inventory.group_vars.setdefault("all", {}).update(common)
     inventory.host_vars = {
@@ -53,15 +54,15 @@ def parse_warewulf(text: str, source: str, problems: Problems) -> Inventory:
     """The nodes of Warewulf's nodes.conf, or of `wwctl node export`; each profile is a group."""
     inventory = Inventory()
     document = parse_yaml(text, source, problems)
-    root = _mapping(document.value if document else None)
+    root = mapping(document.value if document else None)
     path: tuple[str | int, ...] = ("nodes",) if "nodes" in root else ()
-    for name, content in _mapping(root["nodes"] if path else root).items():
-        node = _mapping(content)
-        networks = _mapping(node.get("network devices"))
+    for name, content in mapping(root["nodes"] if path else root).items():
+        node = mapping(content)
+        networks = mapping(node.get("network devices"))
         primary = str(node.get("primary network") or "default")
         first = networks.get(primary) or next(iter(networks.values()), None)
-        address = str(_mapping(first).get("ipaddr") or "")
-        groups = [str(profile) for profile in _sequence(node.get("profiles"))]
+        address = str(mapping(first).get("ipaddr") or "")
+        groups = [str(profile) for profile in items(node.get("profiles"))]
         _add_node(inventory, name, address, groups, _where(source, document, (*path, name)))
     return inventory
 
@@ -75,8 +76,8 @@ def parse_openchami(text: str, source: str, problems: Problems) -> Inventory:
     if isinstance(value, dict):
         path = next(((key,) for key in ("nodes", "Components") if key in value), ())
         value = value[path[0]] if path else None
-    for index, content in enumerate(_sequence(value)):
-        entry, where = _mapping(content), _where(source, document, (*path, index))
+    for index, content in enumerate(items(value)):
+        entry, where = mapping(content), _where(source, document, (*path, index))
         if "xname" in entry or "bmc_mac" in entry:
             groups = [str(entry["group"])] if entry.get("group") else []
             _add_node(inventory, str(entry.get("name") or entry.get("xname") or ""), _first_ip(entry), groups, where)
@@ -90,14 +91,14 @@ def parse_openchami(text: str, source: str, problems: Problems) -> Inventory:
 
 def _add_group(inventory: Inventory, name: str, content: object, source: str) -> None:
     # the short form of a group: its hosts alone
-    group = {"hosts": content} if isinstance(content, list) else _mapping(content)
+    group = {"hosts": content} if isinstance(content, list) else mapping(content)
     inventory.where.setdefault(name, f"{source}: {shorten(name)}")
     members = inventory.members.setdefault(name, [])
-    for host in map(str, _sequence(group.get("hosts"))):
+    for host in map(str, items(group.get("hosts"))):
         inventory.hosts.setdefault(host, f"{source}: {shorten(host)}")
         members.append(host)
-    inventory.children.setdefault(name, []).extend(map(str, _sequence(group.get("children"))))
-    variables = _settings(_mapping(group.get("vars")), inventory.where[name])
+    inventory.children.setdefault(name, []).extend(map(str, items(group.get("children"))))
+    variables = _settings(mapping(group.get("vars")), inventory.where[name])
     inventory.group_vars.setdefault(name, {}).update(variables)
 
 
@@ -143,18 +144,10 @@ def _first_ip(entry: Mapping[str, object]) -> str:
 
 
 def _addresses(entry: Mapping[str, object]) -> Iterator[str]:
-    for interface in map(_mapping, _sequence(entry.get("interfaces"))):
-        yield from (str(_mapping(item).get("ip_addr") or "") for item in _sequence(interface.get("ip_addrs")))
-    yield from (str(_mapping(item).get("IPAddress") or "") for item in _sequence(entry.get("IPAddresses")))
+    for interface in map(mapping, items(entry.get("interfaces"))):
+        yield from (str(mapping(item).get("ip_addr") or "") for item in items(interface.get("ip_addrs")))
+    yield from (str(mapping(item).get("IPAddress") or "") for item in items(entry.get("IPAddresses")))
 
 
 def _where(source: str, document: Document | None, path: tuple[str | int, ...]) -> str:
     return f"{source}:{document.line(path)}" if document else source
-
-
-def _mapping(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, dict) else {}
-
-
-def _sequence(value: object) -> Sequence[object]:
-    return value if isinstance(value, list) else []

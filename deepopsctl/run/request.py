@@ -288,7 +288,11 @@ def join(playbooks: Sequence[Path], together: Sequence[Path], directory: Path) -
 def parts_of_plays(playbooks: Iterable[Path]) -> Iterator[int]:
     """How many roles and tasks each play lists; those that `join` adds, which only mark a beginning, are none."""
     for path in playbooks:
-        root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+        try:
+            root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+        except yaml.YAMLError:
+            # Ansible says where
+            return
         for play in root.value if isinstance(root, yaml.SequenceNode) else ():
             parts = {key.value.rpartition(".")[2]: value for key, value in play.value}
             if "import_playbook" in parts:

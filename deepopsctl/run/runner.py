@@ -614,7 +614,10 @@ class _Run:
             self._note_claim(event)
         if isinstance(event, HostResult):
             _append(self._events, json.dumps(_line(event), ensure_ascii=False))
-        self.on_event(event)
+        try:
+            self.on_event(event)
+        except Exception:
+            log.exception("event not shown")
 
 
 def _append(file: BinaryIO | None, line: str) -> None:

@@ -12,7 +12,7 @@ from . import checks
 from .checks import check, failed
 
 ACTIVE = "ACTIVE"
-# what a link is compared by, and how it is named
+# what a link is compared by, and how it is shown
 _LINK = {"mtu": "MTU {}", "mbit_s": "{} Mbit/s", "duplex": "{} duplex"}
 
 
