@@ -48,7 +48,7 @@ _SAME = MappingProxyType({
 # What DeepOps has and deepopsctl has not, with possible names: a test checks that no role and no setting has one.
 NOT_YET = MappingProxyType({
     "Node Health Check": "nhc|health_check",
-    "containers in jobs": "enroot|apptainer|singularity",
+    "Enroot and Pyxis": "enroot",
     "compilers and MPI of one's own": "hpcsdk|openmpi",
 })  # fmt: skip
 
@@ -90,9 +90,12 @@ _REASONS: tuple[tuple[str, str, str], ...] = (
     (r"mig_.*|nvidia_mig.*", "slices of GPUs (MIG) are part of gpus: in cluster.yml", "docs/deploy/mig.md"),
     (r"mofed.*|gpu_clock.*|allow_user_set_gpu_clocks", "drivers of networks and clocks of GPUs are not managed", ""),
     (r"nvidia_.*", "the component nvidia has its own settings", "docs/deploy/gpus.md"),
-    ((r"slurm_install_(enroot|pyxis)|slurm_pyxis.*|pyxis.*|enroot_.*|singularity_.*|slurm_cluster_install_singularity"
-     r"|docker_.*|.*container_registry.*|.*docker_cache|nginx_.*|golang_.*|bind_paths|ngc_.*|nvidia_docker.*"),
-     _not_yet("containers in jobs"), "slurm_plugstack in settings.yml loads what you install; docs/deploy/spank.md"),
+    (r"slurm_install_(enroot|pyxis)|slurm_pyxis.*|pyxis.*|enroot_.*",
+     _not_yet("Enroot and Pyxis"), "slurm_plugstack in settings.yml loads what you install; docs/deploy/spank.md"),
+    ((r"singularity_.*|slurm_cluster_install_singularity|docker_.*|.*container_registry.*|.*docker_cache|nginx_.*|golang_.*"
+      r"|bind_paths|ngc_.*|nvidia_docker.*"),
+     "containers of jobs have their own settings",
+     "environment_containers and environment_registry_node in settings.yml; docs/deploy/containers.md"),
     (r"slurm_install_lmod|lmod_.*|sm_module.*", "modules have their own settings",
      "`deploy environment`; modules_system and modules_paths in settings.yml"),
     (r"sm_.*|spack_.*|easybuild.*", "EasyBuild and Spack have their own settings",

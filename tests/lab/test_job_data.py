@@ -80,7 +80,7 @@ def test_an_image_of_many_files_is_mounted_on_both_nodes_and_goes_with_the_job(c
 
     assert output.split().count("1000") == 2
     for node in NODES:
-        wait_until("nothing is left", lambda node=node: not cluster.root(node, "ls -A /srv/jobs/slurm-jobs"))  # type: ignore[misc]
+        wait_until("nothing is left", lambda node=node: not cluster.root(node, "ls -A /srv/jobs/slurm-jobs"))  # type: ignore[misc]  # bound now
         assert not cluster.holds(node, "grep squashfuse /proc/mounts")
 
 

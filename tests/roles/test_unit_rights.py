@@ -41,6 +41,7 @@ WITHOUT = {
 VALUES = {
     "monitoring_node_gpu_libraries": "/usr/lib", "monitoring_node_address": "192.0.2.1",
     "monitoring_node_monitoring_host": "ctl1", "login_node_cluster": "hpc", "slurm_guard_program": "/x",
+    "user_environment_dataset_cache": {"directory": "/x"},
     "monitoring_node_logs_keep_days": 30, "monitoring_node_logs_keep_gb": 10, "ansible_managed": "x",
 }  # fmt: skip
 OF_ROLES = [

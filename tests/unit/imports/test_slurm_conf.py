@@ -445,6 +445,7 @@ def test_weights_that_deepopsctl_adds_are_reported() -> None:
 def test_every_key_that_deepopsctl_sets_is_reported_or_follows_from_the_cluster() -> None:
     from_the_cluster = {
         "ClusterName", "SlurmUser", "AuthType", "StateSaveLocation", "SlurmdSpoolDir", "SlurmctldPidFile",
+        "AuthAltTypes", "AuthAltParameters",
         "SlurmdPidFile", "SwitchType", "TopologyPlugin", "GresTypes", "AccountingStorageHost", "AccountingStorageTRES",
         "AccountingStorageBackupHost",
         "MetricsType", "MpiDefault", "SchedulerType", "JobAcctGatherFrequency", "MessageTimeout",

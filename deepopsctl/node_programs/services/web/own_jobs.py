@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ..._shared import command, slurm_client, slurm_output
+from ..._shared import command, node_states, slurm_client, slurm_output
 from ..._shared.command import Result
 from ..._shared.slurm_output import clean, whole
 
@@ -138,7 +138,7 @@ def _nothing() -> dict[str, int]:
 
 
 def _is_usable(state: str) -> bool:
-    return not any(word in state for word in ("DOWN", "DRAIN", "FAIL", "MAINT", "NOT_RESPONDING", "UNKNOWN", "FUTURE"))
+    return not node_states.flags(state) & (node_states.NO_JOBS | node_states.MAINTENANCE)
 
 
 def _add(total: dict[str, int], entry: dict[str, str], *, usable: bool) -> None:
