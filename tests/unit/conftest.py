@@ -20,3 +20,9 @@ def documented_objects(monkeypatch: pytest.MonkeyPatch) -> None:
         return json_text(document)
 
     monkeypatch.setattr(output, "json_text", checked)
+
+
+@pytest.fixture(autouse=True)
+def no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables and texts are as wide as they are, wherever the tests run; a shell may say how wide it is."""
+    monkeypatch.delenv("COLUMNS", raising=False)
