@@ -104,6 +104,8 @@ def test_no_token_a_forged_one_and_what_is_too_much_are_refused(site: LabCluster
     assert ask(site, "/", key)[0] == 404
     site.user(HOST, "head -c 2000000 /dev/zero > big")
     assert ask(site, f"/slurm/{VERSION}/job/submit", key, "--data-binary", "@big")[0] == 413
+    chunks = ("-H", "Transfer-Encoding: chunked", "--data", "{}")
+    assert ask(site, f"/slurm/{VERSION}/job/submit", key, *chunks)[0] == 413
     # one connection, as fast as it goes
     line = f"curl -s -o /dev/null -w '%{{http_code}}\\n' --cacert {CONFIG}/authority.crt"
     seen = site.user(HOST, f"{line} 'https://{HOST}:{PORT}/slurm/[1-600]' | sort | uniq -c")
