@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, Callable, NamedTuple
 
 from .._shared import slurm_output
+from .._shared.checks import Check
 from .._shared.slurm_output import Record
-from . import placement
+from . import placement, suite as suite_of_jobs
 from .placement import Placement
+from .session import Session
 from .snapshot import SlurmSnapshot
 
 LEAST_MB, MOST_MB = 1500, 32_768
+Rates = list[dict[str, Any]]
 
 
 class Group(NamedTuple):
@@ -39,6 +42,28 @@ class Group(NamedTuple):
             f"--mem={self.memory_mb}M",
             *([f"--gpus-per-node={self.gpus}"] if self.gpus else []),
         ]
+
+
+def measure(
+    request: dict[str, Any], suite: str, snapshot: SlurmSnapshot, skip: Callable[[str, str], Check],
+    measure_group: Callable[[Session, Group], tuple[list[Check], Rates]],
+) -> dict[str, Any]:  # fmt: skip
+    """The checks and rates of each group of the nodes that are asked for; `skip` makes the check of a node that no
+    job gets now, with the reason."""
+    tested = list(request["tested"])
+    obstacles = {name: obstacle(snapshot, name) for name in tested}
+    made = [skip(name, reason) for name, reason in obstacles.items() if reason]
+    seconds = float(request["run_timeout"])
+    session = suite_of_jobs.session(request, suite, seconds, int(seconds // 60) + 1)
+    rates: Rates = []
+    try:
+        for group in groups(snapshot, [name for name in tested if not obstacles[name]]):
+            more, measured = measure_group(session, group)
+            made += more
+            rates += measured
+    finally:
+        session.close()
+    return {"checks": made, "rates": rates}
 
 
 def obstacle(snapshot: SlurmSnapshot, name: str) -> str:

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from ..._shared.checks import FAIL, PASS, SKIP, Check, one_line
 from ..._shared.hostlist import fold
-from ..._slurm_jobs import pmix, suite as suite_of_jobs
+from ..._slurm_jobs import pmix, suite as suite_of_jobs, whole_nodes
 from ..._slurm_jobs.probe_jobs import WORKERS
 from ..._slurm_jobs.session import Outcome, Session
 from ..._slurm_jobs.snapshot import read_snapshot
-from ..._slurm_jobs.whole_nodes import Group, groups, obstacle
+from ..._slurm_jobs.whole_nodes import Group, Rates
 from . import checks, hpcc
 from .checks import check, failed, skip
 from .hpcc import Summary
 
 Request = dict[str, Any]
 OwnResult = dict[str, Any]
-Rates = list[dict[str, Any]]
 HINT = "hpcc is not installed: environment_packages_more: [hpcc], and deploy environment"
 # one thread of the linear algebra for each process
 _ENVIRONMENT = "--export=ALL,OMP_NUM_THREADS=1,OPENBLAS_NUM_THREADS=1,OMPI_MCA_btl_base_warn_component_unused=0"
@@ -31,22 +31,14 @@ def main(request: Request) -> OwnResult:
 
 
 def _measure(request: Request) -> OwnResult:
-    snapshot, tested = read_snapshot(), list(request["tested"])
+    snapshot = read_snapshot()
     if not snapshot.answered:
         return {"checks": [failed(checks.NODE, request["cluster"], snapshot.silence)]}
-    obstacles = {name: obstacle(snapshot, name) for name in tested}
-    made = [skip(checks.NODE, name, reason) for name, reason in obstacles.items() if reason]
-    seconds = float(request["run_timeout"])
-    session = suite_of_jobs.session(request, checks.SUITE, seconds, int(seconds // 60) + 1)
-    rates: Rates = []
-    try:
-        for group in groups(snapshot, [name for name in tested if not obstacles[name]]):
-            more, measured = _group(session, group, request, pmix.missing(snapshot.config))
-            made += more
-            rates += measured
-    finally:
-        session.close()
-    return {"checks": made, "rates": rates}
+    without_pmix = pmix.missing(snapshot.config)
+    return whole_nodes.measure(
+        request, checks.SUITE, snapshot, partial(skip, checks.NODE),
+        lambda session, group: _group(session, group, request, without_pmix),
+    )  # fmt: skip
 
 
 def _group(session: Session, group: Group, request: Request, without_pmix: str) -> tuple[list[Check], Rates]:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from ..._shared.checks import Check
 from ..._shared.hostlist import fold
-from ..._slurm_jobs import pmix, suite as suite_of_jobs
+from ..._slurm_jobs import pmix, suite as suite_of_jobs, whole_nodes
 from ..._slurm_jobs.session import Outcome, Session
 from ..._slurm_jobs.snapshot import read_snapshot
-from ..._slurm_jobs.whole_nodes import Group, groups, obstacle
+from ..._slurm_jobs.whole_nodes import Group
 from . import checks, evaluation
 from .checks import failed, skip
 from .evaluation import Result
@@ -62,27 +63,18 @@ def main(request: Request) -> OwnResult:
 
 
 def _train(request: Request) -> OwnResult:
-    snapshot, tested = read_snapshot(), list(request["tested"])
+    snapshot = read_snapshot()
     directory = os.path.join(request["examples"], "training")
     if not os.path.isdir(directory):
         text = f"{directory} is not there: `deepopsctl deploy environment` installs the examples"
         return {"checks": [skip(checks.SOFTWARE, request["cluster"], text)]}
     if not snapshot.answered:
         return {"checks": [failed(checks.SOFTWARE, request["cluster"], snapshot.silence)]}
-    obstacles = {name: obstacle(snapshot, name) for name in tested}
-    made = [skip(checks.NODE, name, reason) for name, reason in obstacles.items() if reason]
-    seconds = float(request["run_timeout"])
-    session = suite_of_jobs.session(request, checks.SUITE, seconds, int(seconds // 60) + 1)
-    rates: list[dict[str, Any]] = []
-    try:
-        for group in groups(snapshot, [name for name in tested if not obstacles[name]]):
-            trainer = Trainer(session, group, request, pmix.missing(snapshot.config))
-            more, measured = trainer.train()
-            made += more
-            rates += measured
-    finally:
-        session.close()
-    return {"checks": made, "rates": rates}
+    without_mpi = pmix.missing(snapshot.config)
+    return whole_nodes.measure(
+        request, checks.SUITE, snapshot, partial(skip, checks.NODE),
+        lambda session, group: Trainer(session, group, request, without_mpi).train(),
+    )  # fmt: skip
 
 
 class Trainer:
