@@ -70,3 +70,14 @@ def test_what_is_no_question_is_refused_before_it_becomes_anyone(
 def test_only_the_number_of_a_job_is_one(job: Any) -> None:
     with pytest.raises(RefusedError, match="number of a job"):
         agent._job({"job": job})
+
+
+def test_the_jobs_of_an_account_are_for_its_users_and_coordinators(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent, "_ask", lambda argv: "def-lab\n" if "association" in argv else "def-curie\n")
+    monkeypatch.setattr(agent.own_jobs, "listed", lambda _ask, days, wanted: {"days": days, "of": wanted})
+
+    for wanted in ("", "def-lab", "def-curie"):
+        assert agent._jobs(account("alice"), [], {"account": wanted}, {})["of"] == wanted  # noqa: SLF001 (its one entry becomes a user)
+    for wanted in ("def-bohr", "--me", "def-lab,def-bohr"):
+        with pytest.raises(RefusedError, match="not an account of yours"):
+            agent._jobs(account("alice"), [], {"account": wanted}, {})  # noqa: SLF001
