@@ -77,7 +77,7 @@ def test_the_jobs_of_an_account_are_for_its_users_and_coordinators(monkeypatch: 
     monkeypatch.setattr(agent.own_jobs, "listed", lambda _ask, days, wanted: {"days": days, "of": wanted})
 
     for wanted in ("", "def-lab", "def-curie"):
-        assert agent._jobs(account("alice"), [], {"account": wanted}, {})["of"] == wanted  # noqa: SLF001 (its one entry becomes a user)
+        assert agent._jobs(account("alice"), [], {"account": wanted}, {})["of"] == wanted
     for wanted in ("def-bohr", "--me", "def-lab,def-bohr"):
         with pytest.raises(RefusedError, match="not an account of yours"):
-            agent._jobs(account("alice"), [], {"account": wanted}, {})  # noqa: SLF001
+            agent._jobs(account("alice"), [], {"account": wanted}, {})
