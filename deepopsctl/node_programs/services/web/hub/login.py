@@ -53,6 +53,20 @@ class Login(Authenticator):
         self.log.info("audit: %s user=%r by=%s address=%s", verb, user[:64], way, address)
         return user if is_open else None
 
+    async def refresh_user(self, user: Any, handler: Any = None) -> bool:
+        """Whether the account is still open: JupyterHub asks again every five minutes."""
+        address = handler.request.remote_ip or "" if handler else ""
+        try:
+            is_open = bool((await client.ask("login", user.name, address=address))["open"])
+        except RefusedError:
+            is_open = False
+        except SilentError as error:
+            self.log.warning("%s", error)
+            return True
+        if not is_open:
+            self.log.info("audit: session ended user=%s: the account is closed", user.name)
+        return is_open
+
     def normalize_username(self, username: str) -> str:
         """As the account has it: Unix names with capitals are others."""
         return username

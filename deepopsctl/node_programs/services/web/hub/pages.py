@@ -102,12 +102,13 @@ class _Page(BaseHandler):
     async def ask(self, what: str, **more: Any) -> dict[str, Any]:
         """What the agent answers for this user; with `trouble` where it does not."""
         try:
-            return await client.ask(what, self.current_user.name, **more)
+            answer = await client.ask(what, self.current_user.name, **more)
         except RefusedError as error:
-            return {"trouble": str(error)}
+            answer = {"trouble": str(error)}
         except SilentError as error:
             self.log.warning("%s", error)
-            return {"trouble": "Slurm does not answer now: try again in a minute"}
+            answer = {"trouble": views.NO_ANSWER}
+        return {**answer, "trouble": views.trouble(answer.get("trouble", ""))}
 
     async def show(self, name: str, **values: Any) -> None:
         """Send a page."""
