@@ -1,7 +1,7 @@
 """Sessions of many users on one JupyterHub: what they wait for, and what it takes on the node of the pages.
 
 The cluster must be deployed with `web` and the people of its people.yml. Each of them logs in by a one-time link, then
-loads My jobs and the cluster's page in turn, each time after a pause; nobody starts a notebook. All browsers are here.
+loads My jobs and the cluster's page in turn, each time after a pause; no user starts a notebook. All browsers are here.
 
     python -m benchmarks.web_sessions DIR --url https://login1 --node login1 [--users 200] [--pages 4] [--pause 60]
 """
@@ -55,7 +55,7 @@ class Node:
         """Where it is."""
         return self._node.address or self._node.name
 
-    def run(self, script: str) -> str:
+    def output_of(self, script: str) -> str:
         """What a script prints there."""
         answer = ask(self._directory, self._cluster, self._node, ["bash", "-c", script], as_root=True, timeout_s=600)
         if answer.status:
@@ -64,12 +64,12 @@ class Node:
 
     def used(self) -> str:
         """Memory and CPU time of JupyterHub and the proxy, in words."""
-        rows = (line.split() for line in self.run(_USED.format(units=" ".join(UNITS))).splitlines())
+        rows = (line.split() for line in self.output_of(_USED.format(units=" ".join(UNITS))).splitlines())
         return "; ".join(f"{unit} {int(kilobytes) / 1024:.0f} MiB, {cpu} s CPU" for unit, kilobytes, cpu in rows)
 
     def links(self, users: Sequence[str]) -> list[str]:
         """A one-time link for each."""
-        shown = self.run(f"for user in {' '.join(users)}; do runuser -u $user -- web; done")
+        shown = self.output_of(f"for user in {' '.join(users)}; do runuser -u $user -- web; done")
         return re.findall(r"^https://\S+", shown, re.MULTILINE)
 
 
@@ -144,16 +144,17 @@ async def play(users: Sequence[str], base: str, authority: str, options: argpars
 @contextmanager
 def resolved(host: str | None, address: str) -> Iterator[None]:
     """The certificate has the node's name, which needs not resolve here."""
-    resolve: Any = socket.getaddrinfo
+    module: Any = socket
+    resolve = module.getaddrinfo
 
     def resolve_here(name: str, *more: Any, **options: Any) -> Any:
         return resolve(address if name == host else name, *more, **options)
 
-    setattr(socket, "getaddrinfo", resolve_here)  # noqa: B010 (its type is of many forms)
+    module.getaddrinfo = resolve_here
     try:
         yield
     finally:
-        setattr(socket, "getaddrinfo", resolve)  # noqa: B010
+        module.getaddrinfo = resolve
 
 
 def main() -> None:
@@ -170,7 +171,7 @@ def main() -> None:
     people = yaml.safe_load((options.directory / "people.yml").read_text(encoding="utf-8"))["people"]
     names = [person["name"] for person in people][: options.users]
     with tempfile.NamedTemporaryFile("w", suffix=".crt") as authority, resolved(urlsplit(base).hostname, node.address):
-        authority.write(node.run(f"cat {AUTHORITY}"))
+        authority.write(node.output_of(f"cat {AUTHORITY}"))
         authority.flush()
         times = asyncio.run(play(names, base, authority.name, options, node))
     for line in times.lines():

@@ -11,7 +11,7 @@ from ..._shared.values import format_size, format_time
 
 GOOD, POOR = 50, 10
 NO_ANSWER = (
-    "Slurm's controller does not answer now. Jobs and notebooks that run go on; nothing is lost. "
+    "Slurm's controller does not answer now. Jobs and notebooks that run continue; nothing is lost. "
     "Try again in a minute; your administrators see it, too."
 )
 # of its commands, and of `why`
