@@ -256,6 +256,17 @@ def test_a_form_of_another_site_cancels_nothing(cluster: LabCluster, browser: Br
             cluster.root(HOST, f"scancel {job}")
 
 
+def test_who_has_logged_out_is_so_with_a_copy_of_the_cookies_too(cluster: LabCluster, browser: Browser) -> None:
+    with logged_in(cluster, browser, "alice") as page:
+        kept = page.context.storage_state()
+        page.goto(f"https://{HOST}/hub/logout")
+        with browser.new_context(ignore_https_errors=True, storage_state=kept) as copied:
+            other = copied.new_page()
+            other.goto(f"https://{HOST}/hub/jobs")
+            assert "/hub/login" in other.url
+    assert "logout user=alice" in cluster.root(HOST, "journalctl -u deepops-web-hub -o cat -g audit:")
+
+
 def test_the_session_of_a_closed_account_ends(cluster: LabCluster, browser: Browser) -> None:
     with logged_in(cluster, browser, "mallory") as page:
         cluster.root(HOST, "usermod --expiredate 1 mallory")
