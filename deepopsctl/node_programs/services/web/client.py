@@ -22,6 +22,10 @@ class SilentError(Exception):
     """The agent, or Slurm behind it, does not answer."""
 
 
+class BusyError(RefusedError):
+    """One user asks too much at a time: nothing is known of what was asked."""
+
+
 class Turns:
     """Questions at a time, each a process of the agent's: others wait, and too many of one user are refused."""
 
@@ -33,9 +37,9 @@ class Turns:
 
     @asynccontextmanager
     async def take(self, user: str) -> AsyncIterator[None]:
-        """One of them. Raises RefusedError."""
+        """One of them. Raises BusyError."""
         if user and self._of[user] >= self.OF_ONE:
-            raise RefusedError("you ask too much at the same time: wait a moment, and load the page again")
+            raise BusyError("you ask too much at the same time: wait a moment, and load the page again")
         self._of[user] += 1
         try:
             async with self._all:

@@ -15,7 +15,7 @@ from jupyterhub.auth import Authenticator
 from traitlets import Bool, Bytes, Dict, Unicode
 
 from .. import LINKS, client, links
-from ..client import SilentError
+from ..client import BusyError, SilentError
 from ..offer import RefusedError
 from . import pages
 from .proved import Proved
@@ -58,11 +58,11 @@ class Login(Authenticator):
         address = handler.request.remote_ip or "" if handler else ""
         try:
             is_open = bool((await client.ask("login", user.name, address=address))["open"])
-        except RefusedError:
-            is_open = False
-        except SilentError as error:
+        except (BusyError, SilentError) as error:
             self.log.warning("%s", error)
             return True
+        except RefusedError:
+            is_open = False
         if not is_open:
             self.log.info("audit: session ended user=%s: the account is closed", user.name)
         return is_open
