@@ -93,8 +93,9 @@ def _labelled(table: str) -> str:
 
     def row(match: re.Match[str]) -> str:
         columns = iter(headers)
-        # the first column keeps each command on a line, unless it would push the others out of the page
+        # a short word is never broken; the first column keeps each command on a line, unless others had no place then
         cells = re.sub(r"^(<tr>\s*<td[^>]*>)<code>(?=[^<]{45})", r'\1<code class="long">', match[0])
+        cells = re.sub(r"<code>(?=[^<]{1,16}</code>)", '<code class="short">', cells)
         return re.sub(r"<td", lambda _cell: f'<td data-label="{next(columns, "")}"', cells)
 
     return _ROW.sub(row, table)
