@@ -46,7 +46,7 @@ from ansible.plugins.callback import CallbackBase
 from ansible.plugins.lookup import template as template_lookup
 from ansible.release import __version__ as ansible_version
 from ansible.utils.display import Display
-from jinja2 import nodes
+from jinja2 import __version__ as jinja_version, nodes
 from jinja2.environment import TemplateExpression
 from jinja2.parser import Parser
 
@@ -99,7 +99,7 @@ class CallbackModule(CallbackBase):
             if not (self.packed and self.packed.bring()):
                 parse_module_utils()
         with contextlib.suppress(Exception):
-            keep_compiled(Path(constants.DEFAULT_LOCAL_TMP) / "compiled")
+            keep_compiled((self.packed.directory if self.packed else Path(constants.DEFAULT_LOCAL_TMP)) / "compiled")
         with contextlib.suppress(Exception):
             look_less_often()
         with contextlib.suppress(Exception):
@@ -202,7 +202,7 @@ def packed_modules(cache: str) -> PackedModules | None:
 
 def content_hash() -> str:
     """All that a packed module is made from, but for Ansible's own files: its release stands for them."""
-    total = hashlib.sha256(f"{ansible_version} {sys.version} {module_common.__file__}".encode())
+    total = hashlib.sha256(f"{ansible_version} {jinja_version} {sys.version} {module_common.__file__}".encode())
     for directory in ("modules", "module_utils"):
         for path in sorted((PLUGINS / directory).rglob("*.py")):
             data = path.read_bytes()
@@ -213,7 +213,7 @@ def content_hash() -> str:
 class Compiled:
     """Compiled templates: Ansible compiles one for each use, a worker those that its parent has compiled already.
 
-    What one worker has compiled, the others read from a private directory that Ansible removes with the run.
+    What one worker has compiled, the others and later runs read from a directory that no other user can write.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -238,7 +238,7 @@ class Compiled:
     @staticmethod
     def read(path: Path) -> CodeType | None:
         try:
-            code = marshal.loads(path.read_bytes())  # noqa: S302 (from this run's own private directory)
+            code = marshal.loads(path.read_bytes())  # noqa: S302 (from a directory that only this user can write)
         except (OSError, ValueError, EOFError, TypeError):
             return None
         return code if isinstance(code, CodeType) else None
