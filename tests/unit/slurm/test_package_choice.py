@@ -57,7 +57,7 @@ PYXIS = {"source": "pyxis", "release": "24.11", "version": "24.11+pyxis0.24.0-0"
 
 def test_pyxis_comes_with_the_slurm_that_it_was_built_against() -> None:
     # of the distribution's Slurm, in a suite of its own
-    distro = {"Debian 13": {**BUILT["Debian 13"], "trixie-pyxis-24.11": PYXIS}}
+    distro: dict[str, dict[str, dict[str, object]]] = {"Debian 13": {**BUILT["Debian 13"], "trixie-pyxis-24.11": PYXIS}}
     chosen = choose_repository(distro, "distro", "", "Debian 13", pyxis=True)
     assert with_versions(["slurmd", "slurm-wlm-pyxis"], chosen) == {"slurmd": "", "slurm-wlm-pyxis": PYXIS["version"]}
     # of the cluster's, in that one's
