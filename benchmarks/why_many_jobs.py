@@ -1,4 +1,4 @@
-"""`why JOBID` beside many jobs: what it takes where 100,000 jobs wait and 100,000 have ended, against an empty queue.
+"""`why JOBID` next to many jobs: what it takes where 100,000 jobs wait and 100,000 have ended, against an empty queue.
 
 On a cluster of a lab (`environment`, and `slurm_config: {MaxJobCount: 250000, MaxArraySize: 100001}`): its jobs and its
 accounting are not what they were afterwards. What waits is real: the tasks of one held array, and 1,000 jobs of their

@@ -70,7 +70,7 @@ def live_view(
 
 @contextmanager
 def _inspecting(view: _View, inspect: Inspect | None) -> Iterator[None]:
-    """Ask beside the run: it waits for no answer."""
+    """Ask next to the run: it waits for no answer."""
     over = threading.Event()
 
     def follow() -> None:
