@@ -275,7 +275,7 @@ def control_dir(cluster: Path, inherited: Mapping[str, str]) -> Path:
 def default_forks() -> int:
     """Number of nodes that Ansible works on in parallel: as many as there is memory for, 25 to 100.
 
-    A node that installs packages needs this machine for one second in thirty, so its cores are no limit.
+    A node that installs packages needs this machine for one second in thirty, so the number of cores sets no limit.
     """
     with suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()

@@ -101,7 +101,7 @@ class CallbackModule(CallbackBase):
         with contextlib.suppress(Exception):
             keep_compiled((self.packed.directory if self.packed else Path(constants.DEFAULT_LOCAL_TMP)) / "compiled")
         with contextlib.suppress(Exception):
-            look_less_often()
+            sleep_longer()
         with contextlib.suppress(Exception):
             find_filters_once()
 
@@ -296,7 +296,7 @@ def keep_compiled(directory: Path) -> None:
     os.register_at_fork(after_in_child=gc.freeze)
 
 
-def look_less_often() -> None:
+def sleep_longer() -> None:
     """While all workers are busy, Ansible asks each of them 10,000 times a second whether it has ended."""
     calm = types.ModuleType("time")
     calm.__dict__.update(vars(time), sleep=lambda seconds: time.sleep(max(seconds, SHORTEST_SLEEP_S)))
@@ -309,10 +309,10 @@ def find_filters_once() -> None:
     known = dict(filters_of_collection())
     find = filters.get_with_context
 
-    def found(name: str, *args: Any, **kwargs: Any) -> Any:
+    def known_or_not(name: str, *args: Any, **kwargs: Any) -> Any:
         return known.get(name) or find(name, *args, **kwargs)
 
-    filters.get_with_context = found
+    filters.get_with_context = known_or_not
 
 
 def filters_of_collection() -> Iterator[tuple[str, Any]]:
