@@ -1,8 +1,8 @@
 """`why JOBID` next to many jobs: what it takes where 100,000 jobs wait and 100,000 have ended, against an empty queue.
 
 On a cluster of a lab (`environment`, and `slurm_config: {MaxJobCount: 250000, MaxArraySize: 100001}`): its jobs and its
-accounting are not what they were afterwards. The jobs that wait are real ones: one array, whose tasks become jobs of
-their own when they are held one by one. Those that have ended are rows of the accounting, copies of a real one.
+accounting are not what they were afterwards. What waits is real: the tasks of one held array, and 1,000 jobs of their
+own. What has ended are rows of the accounting, copies of a real one.
 
     python -m benchmarks.why_many_jobs DIR --node ctl1 --user alice [--jobs 100000]
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.web_sessions import Node
 
-ENDED = 5_000_000
+ENDED, SINGLE = 5_000_000, 1000
 _COPY = """
 set group_concat_max_len = 100000;
 set @columns = (select group_concat(concat('`', column_name, '`')) from information_schema.columns
@@ -69,7 +69,10 @@ def main() -> None:
 
     began = time.monotonic()
     array = queue.submit(f"--hold --array=1-{options.jobs} --output=/dev/null --wrap=true")
-    node.output_of(f"scontrol hold {array}_[1-{options.jobs}]")
+    node.output_of(
+        f"cd /tmp && runuser -u {options.user} -- bash -c 'for job in {{1..{SINGLE}}}; do "
+        "sbatch --hold --output=/dev/null --wrap=true >/dev/null; done'"
+    )
     cluster = node.output_of("scontrol show config | awk '/^ClusterName/ {print $3}'").strip()
     node.output_of(
         f"mysql slurm_acct_db <<'E'\n{_COPY.format(cluster=cluster, first=ENDED, jobs=options.jobs, job=ended)}\nE"
@@ -83,7 +86,7 @@ def main() -> None:
     began = time.monotonic()
     node.output_of("squeue -h -r -o '%i %T' | wc -l")
     print(f"for comparison, squeue of all: {time.monotonic() - began:.2f} s")
-    node.output_of(f"scancel {array} {busy} {waits}")
+    node.output_of(f"scancel --user={options.user}")
 
 
 if __name__ == "__main__":

@@ -23,13 +23,15 @@ class SilentError(Exception):
 
 
 class BusyError(RefusedError):
-    """One user asks too much at a time: nothing is known of what was asked."""
+    """Too much is asked at a time, by this user or by all: nothing is known of what was asked."""
 
 
 class Turns:
-    """Questions at a time, each a process of the agent's: others wait, and too many of one user are refused."""
+    """Questions at a time, each a process of the agent's: others wait a while; too many of one user are refused."""
 
     IN_ALL, OF_ONE = 24, 6
+    # who waits for longer has closed the page, and its answer would cost the next one's time
+    WAIT_S = 20.0
 
     def __init__(self) -> None:
         self._all = asyncio.Semaphore(self.IN_ALL)
@@ -42,8 +44,14 @@ class Turns:
             raise BusyError("you ask too much at the same time: wait a moment, and load the page again")
         self._of[user] += 1
         try:
-            async with self._all:
+            try:
+                await asyncio.wait_for(self._all.acquire(), self.WAIT_S)
+            except asyncio.TimeoutError as error:
+                raise BusyError("many users load these pages now: try again in a minute") from error
+            try:
                 yield
+            finally:
+                self._all.release()
         finally:
             self._of[user] -= 1
             if not self._of[user]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from deepopsctl.node_programs.services.web import client
-from deepopsctl.node_programs.services.web.client import Turns
+from deepopsctl.node_programs.services.web.client import BusyError, Turns
 from deepopsctl.node_programs.services.web.offer import RefusedError
 
 
@@ -51,6 +51,27 @@ def test_many_users_wait_for_their_turn_and_all_are_answered(tmp_path: Path, mon
         return agent
 
     assert asyncio.run(ask_all()).most == Turns.IN_ALL
+
+
+def test_who_waits_too_long_for_a_turn_is_refused_and_the_turn_is_free_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "agent.sock")
+    monkeypatch.setattr(Turns, "WAIT_S", 0.05)
+
+    async def ask_while_all_wait() -> None:
+        monkeypatch.setattr(client, "TURNS", Turns())
+        agent = Agent()
+        async with await asyncio.start_unix_server(agent, path):
+            first = [asyncio.create_task(client.ask("jobs", f"user{number}", path)) for number in range(Turns.IN_ALL)]
+            await until(agent, Turns.IN_ALL)
+            with pytest.raises(BusyError, match="many users"):
+                await client.ask("jobs", "late", path)
+            agent.go.set()
+            await asyncio.gather(*first)
+            assert await client.ask("jobs", "late", path) == {"live": []}
+
+    asyncio.run(ask_while_all_wait())
 
 
 def test_one_user_takes_no_place_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
