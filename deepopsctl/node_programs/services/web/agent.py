@@ -56,6 +56,8 @@ def answer(question: dict[str, Any], config: dict[str, Any]) -> Answer:
         password, address = question.get("password"), str(question.get("address", ""))
         return {"open": pam.opens(account.pw_name, None if password is None else str(password), address)}
     action = _OF_USERS[what]
+    if what == "submit" and not pam.opens(account.pw_name, None, ""):
+        raise RefusedError("your account is closed: ask your administrators")
     # before: as the user, no one is asked for the user's groups any more
     groups = become(account)
     return action(account, groups, question, config)
@@ -100,7 +102,10 @@ def become(account: pwd.struct_passwd) -> list[str]:
 
 
 def _ask(argv: Sequence[str]) -> str:
+    """What Slurm says. Without the accounting there are no accounts; without slurmctld, no one knows partitions."""
     result = slurm_client.ask(argv, LIMIT_S)
+    if not result.ok and argv[0] != slurm_client.CLUSTERS[0]:
+        raise RefusedError(slurm_output.clean(result.failure, 300))
     return result.output if result.ok else ""
 
 

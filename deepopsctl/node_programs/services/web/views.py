@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,17 @@ from ..._shared.values import format_count, format_size, format_time
 GOOD, POOR = 50, 10
 # Slurm's plans are of this minute
 SOON_S = 60
+NO_ANSWER = (
+    "Slurm's controller does not answer now. Jobs and notebooks that run continue; nothing is lost. "
+    "Try again in a minute; your administrators see it, too."
+)
+# of its commands, and of `why`
+_SILENT = re.compile(r"unable to contact slurm controller|does not answer|\btimed out\b|\btime out\b", re.IGNORECASE)
+
+
+def trouble(text: str) -> str:
+    """An error as users read it: which of Slurm's functions failed says nothing to them where it does not answer."""
+    return NO_ANSWER if _SILENT.search(text) else text
 
 
 def moment(seconds: Any) -> str:
