@@ -79,12 +79,13 @@ class CallbackModule(CallbackBase):
     CALLBACK_NAME = "warm_up"
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
-        if os.environ.get(SETTINGS_COMPARED):
-            leave_out_validation(playbook)
         self.parses = False
         self.packed: PackedModules | None = None
         if not self.get_option("enabled"):
             return
+        if os.environ.get(SETTINGS_COMPARED):
+            with contextlib.suppress(Exception):
+                leave_out_validation(playbook)
         with contextlib.suppress(Exception):
             load_plugins()
         if not tested_with(ansible_version):

@@ -232,3 +232,23 @@ def test_modules_are_packed_once_for_all_runs_where_no_other_user_can_write(tmp_
         path.write_bytes(b"not a module")
     # of a directory that others can write nothing is read
     assert packed("fourth") == first
+
+
+@pytest.mark.parametrize(("compared", "expected"), [("1", ["Show"]), ("", ["Validating", "Show"])])
+def test_what_deepopsctl_has_compared_with_the_specs_ansible_does_not(
+    tmp_path: Path, compared: str, expected: list[str]
+) -> None:
+    role = tmp_path / "roles" / "one"
+    for part, text in {
+        "meta/argument_specs.yml": '{"argument_specs": {"main": {"options": {"one_number": {"type": "int"}}}}}',
+        "tasks/main.yml": '[{"name": "Show", "ansible.builtin.debug": {"msg": "shown"}}]',
+    }.items():
+        (role / part).parent.mkdir(parents=True)
+        (role / part).write_text(text, encoding="utf-8")
+    plays = [{"name": "Use it", "hosts": "all", "gather_facts": False, "roles": ["one"]}]
+    settings = {"ANSIBLE_ROLES_PATH": str(role.parent), "DEEPOPSCTL_SETTINGS_COMPARED": compared}
+
+    done = play(tmp_path, plays, {"a": {}}, settings=settings)
+
+    assert done.status == 0, done.output
+    assert [result.task.rpartition(" : ")[2].split()[0] for result in done.results] == expected

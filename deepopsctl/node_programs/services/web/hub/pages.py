@@ -124,6 +124,11 @@ class _Page(BaseHandler):
             answer = {"trouble": views.NO_ANSWER}
         return {**answer, "trouble": views.trouble(answer.get("trouble", ""))}
 
+    def days(self, default: int) -> int:
+        """How far back a page looks."""
+        text = self.get_argument("days", "")
+        return int(text) if text.isascii() and text.isdigit() and len(text) < 4 else default
+
     async def show(self, name: str, **values: Any) -> None:
         """Send a page."""
         self.set_header("Content-Security-Policy", _PAGE_POLICY)
@@ -132,15 +137,25 @@ class _Page(BaseHandler):
 
 
 class JobsHandler(_Page):
-    """The jobs of who is logged in."""
+    """The jobs of who is logged in, or those of an account."""
 
     @web.authenticated
     async def get(self) -> None:
         """All of them."""
-        text = self.get_argument("days", "7")
-        days = int(text) if text.isascii() and text.isdigit() and len(text) < 3 else 7
-        answer = await self.ask("jobs", days=days)
-        await self.show("jobs.html", days=days, **views.jobs(answer))
+        days, account = self.days(7), self.get_argument("account", "")
+        answer = await self.ask("jobs", days=days, account=account)
+        await self.show("jobs.html", days=days, account=account, **views.jobs(answer))
+
+
+class UsageHandler(_Page):
+    """What who is logged in has used, and with `users` those of the same accounts that Slurm shows."""
+
+    @web.authenticated
+    async def get(self) -> None:
+        """The sums."""
+        days, users = self.days(30), self.get_argument("users", "") == "1"
+        answer = await self.ask("usage", days=days, users=users)
+        await self.show("usage.html", days=days, users=users, **views.usage(answer))
 
 
 class JobHandler(_Page):
@@ -201,6 +216,7 @@ HANDLERS = [
     ("/jobs", JobsHandler),
     (r"/jobs/([0-9]{1,10}(?:[_+][0-9]{1,10})?)", JobHandler),
     (r"/jobs/([0-9]{1,10}(?:[_+][0-9]{1,10})?)/cancel", CancelHandler),
+    ("/usage", UsageHandler),
     ("/cluster", ClusterHandler),
     (r"/assets/([a-z]+\.css)", AssetHandler),
 ]

@@ -94,3 +94,14 @@ def test_a_closed_account_starts_no_notebook(monkeypatch: pytest.MonkeyPatch) ->
 
     with pytest.raises(RefusedError, match="closed"):
         agent.answer({"ask": "submit", "user": "alice", "wanted": {}, "environment": {}}, {})
+
+
+def test_the_jobs_of_an_account_are_for_its_users_and_coordinators(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent, "_ask", lambda argv: "def-lab\n" if "association" in argv else "def-curie\n")
+    monkeypatch.setattr(agent.own_jobs, "listed", lambda _ask, days, wanted: {"days": days, "of": wanted})
+
+    for wanted in ("", "def-lab", "def-curie"):
+        assert agent._jobs(account("alice"), [], {"account": wanted}, {})["of"] == wanted
+    for wanted in ("def-bohr", "--me", "def-lab,def-bohr"):
+        with pytest.raises(RefusedError, match="not an account of yours"):
+            agent._jobs(account("alice"), [], {"account": wanted}, {})
