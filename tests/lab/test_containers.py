@@ -22,6 +22,8 @@ environment_containers: [podman, charliecloud]
 containers_conf: {containers: {volumes: ["/proc:/proc"]}}
 environment_registry_node: ctl1
 """
+# its compilers are half of what a first deploy unpacks on each node, and no test loads a module
+NO_MODULES = "modules_system: none\n"
 PEOPLE = """\
 schema: 1
 groups: [{name: def-lab, gid: 3001, pi: alice}]
@@ -76,7 +78,7 @@ def prepare(cluster: LabCluster) -> None:
     text = spec.read_text(encoding="utf-8")
     spec.write_text(f"{text}job_directories: {{base: /scratch, method: prolog}}\n", encoding="utf-8")
     (cluster.directory / "people.yml").write_text(PEOPLE, encoding="utf-8")
-    edit(cluster.directory / SETTINGS, "---\n", f"---\n{LINES}")
+    edit(cluster.directory / SETTINGS, "---\n", f"---\n{NO_MODULES}{LINES}")
 
 
 def test_containers_start_through_slurm_on_both_nodes(cluster: LabCluster) -> None:

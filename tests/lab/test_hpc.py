@@ -14,6 +14,7 @@ BOTH = "cn[01-02]"
 # two nodes that share the cores of one machine are not equally fast at any time
 DECLARED = """\
 environment_packages_more: [hpcc]
+modules_system: none
 validate_hpc_memory_share: 0.005
 validate_hpc_share: 0.4
 """

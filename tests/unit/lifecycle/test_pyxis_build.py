@@ -18,7 +18,7 @@ from deepopsctl.lifecycle.pyxis_build import Target, build_pyxis, lacking, pinne
 
 
 @dataclass(slots=True)
-class Stopped(Exception):  # noqa: N818
+class Stopped(Exception):  # noqa: N818 (no error: the test ends here)
     """What the build host would have got."""
 
     argv: tuple[str, ...] = ()

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from deepopsctl.slurm.package_choice import choose_repository, hop_refusal, with_versions
 from deepopsctl.text.problems import RefusedError
+
+Entry = Mapping[str, object]
+Repositories = Mapping[str, Mapping[str, Entry]]
 
 OLD = {"source": "slurm-wlm", "release": "24.11", "version": "24.11.5-4+deepopsctl1", "packages": ["slurmd"]}
 NEW = {**OLD, "release": "26.05", "version": "26.05.5-1~deb13+deepopsctl1"}
@@ -52,18 +57,27 @@ def test_packages_of_the_repository_are_installed_in_its_version_and_others_in_a
     assert with_versions(["munge", "slurmd"], OLD) == {"munge": "", "slurmd": "24.11.5-4+deepopsctl1"}
 
 
-PYXIS = {"source": "pyxis", "release": "24.11", "version": "24.11+pyxis0.24.0-0", "packages": ["slurm-wlm-pyxis"]}
+PYXIS: Mapping[str, object] = {
+    "source": "pyxis",
+    "release": "24.11",
+    "version": "24.11+pyxis0.24.0-0",
+    "packages": ["slurm-wlm-pyxis"],
+}
 
 
 def test_pyxis_comes_with_the_slurm_that_it_was_built_against() -> None:
     # of the distribution's Slurm, in a suite of its own
-    distro = {"Debian 13": {**BUILT["Debian 13"], "trixie-pyxis-24.11": PYXIS}}
+    distro: Repositories = {"Debian 13": {**BUILT["Debian 13"], "trixie-pyxis-24.11": PYXIS}}
     chosen = choose_repository(distro, "distro", "", "Debian 13", pyxis=True)
     assert with_versions(["slurmd", "slurm-wlm-pyxis"], chosen) == {"slurmd": "", "slurm-wlm-pyxis": PYXIS["version"]}
     # of the cluster's, in that one's
     version = "26.05+pyxis0.24.0-0"
-    new = {**NEW, "libraries": ["enroot", "slurm-wlm-pyxis"], "added": {"slurm-wlm-pyxis": version}}
-    own = {"Debian 13": {**distro["Debian 13"], "trixie-slurm-wlm-26.05": new}}
+    new: Entry = {
+        **NEW,
+        "libraries": ["enroot", "slurm-wlm-pyxis"],
+        "added": {"slurm-wlm-pyxis": version},
+    }
+    own: Repositories = {"Debian 13": {**distro["Debian 13"], "trixie-slurm-wlm-26.05": new}}
     chosen = choose_repository(own, "repository", "26.05", "Debian 13", pyxis=True)
     assert with_versions(["slurmd", "slurm-wlm-pyxis"], chosen) == {
         "slurmd": NEW["version"],

@@ -1,8 +1,8 @@
 """What a job does on its node. Its text is handed to `python3 -c`: standard library, no relative imports.
 
 It opens a port and says which; then it gets the plan by its input: rounds in which each node measures with another one
-by TCP, first the time of a small message there and back, then bytes a second in one direction. One line
-`DEEPOPS {json}` for each pair.
+by TCP, first the time of a small message there and back, then bytes a second in one direction and in the other: a cable
+may be bad in one. One line `DEEPOPS {json}` for each pair.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from typing import Any
 
 MARK = "DEEPOPS "
 WAIT_S, MESSAGES, CHUNK = 30.0, 300, 1 << 20
+# of what the server has counted
+WIDTH = 20
 
 
 def say(**data: Any) -> None:
@@ -34,6 +36,25 @@ def exactly(connection: socket.socket, count: int) -> bytes:
             break
         data += more
     return data
+
+
+def send(connection: socket.socket, seconds: float) -> None:
+    """Send as much as there is time for, and no more."""
+    block, until = bytes(CHUNK), time.monotonic() + seconds
+    while time.monotonic() < until:
+        connection.sendall(block)
+    connection.shutdown(socket.SHUT_WR)
+
+
+def count(connection: socket.socket) -> int:
+    """Bytes a second that come, until no more do."""
+    total, buffer = 0, bytearray(CHUNK)
+    began = time.perf_counter()
+    while True:
+        got = connection.recv_into(buffer)
+        if not got:
+            return round(total / max(time.perf_counter() - began, 1e-9))
+        total += got
 
 
 class Node:
@@ -66,21 +87,14 @@ class Node:
                 connection.close()
         return self.early.pop(number)
 
-    def serve(self, number: int, token: bytes) -> None:
-        """Answer each small message, then count what comes."""
+    def serve(self, number: int, token: bytes, seconds: float) -> None:
+        """Answer each small message, then count what comes, and send as long."""
         with self.accept(number, token) as connection:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             for _message in range(MESSAGES):
                 connection.sendall(exactly(connection, 1))
-            total, buffer = 0, bytearray(CHUNK)
-            began = time.perf_counter()
-            while True:
-                count = connection.recv_into(buffer)
-                if not count:
-                    break
-                total += count
-            rate = total / max(time.perf_counter() - began, 1e-9)
-            connection.sendall(json.dumps({"bytes_s": rate}).encode())
+            connection.sendall(str(count(connection)).encode().ljust(WIDTH))
+            send(connection, seconds)
 
     def ask(self, number: int, token: bytes, peer: dict[str, Any], seconds: float) -> None:
         """Measure with a peer, and report."""
@@ -94,14 +108,12 @@ class Node:
                 connection.sendall(b"x")
                 exactly(connection, 1)
                 times.append(time.perf_counter() - began)
-            block, until = bytes(CHUNK), time.monotonic() + seconds
-            while time.monotonic() < until:
-                connection.sendall(block)
-            connection.shutdown(socket.SHUT_WR)
-            answer = json.loads(connection.recv(200) or b"{}")
+            send(connection, seconds)
+            there = int(exactly(connection, WIDTH) or 0)
+            rate = min(there, count(connection))
         # one way; half of the median of there and back
         microseconds = statistics.median(times) / 2 * 1e6
-        say(peer=peer["node"], us=round(microseconds, 2), bytes_s=round(float(answer.get("bytes_s", 0))))
+        say(peer=peer["node"], us=round(microseconds, 2), bytes_s=rate)
 
 
 def main() -> None:
@@ -110,14 +122,16 @@ def main() -> None:
     say(port=node.port)
     plan = json.loads(sys.stdin.readline() or "{}")
     own, token = os.environ.get("SLURMD_NODENAME", ""), str(plan.get("token", "")).encode()
+    # half of it for each direction
+    seconds = float(plan.get("seconds", 0)) / 2
     for number, pairs in enumerate(plan.get("rounds", [])):
         for client, server in pairs:
             try:
                 if own == client:
-                    node.ask(number, token, plan["peers"][server], float(plan["seconds"]))
+                    node.ask(number, token, plan["peers"][server], seconds)
                 elif own == server:
-                    node.serve(number, token)
-            except OSError as error:
+                    node.serve(number, token, seconds)
+            except (OSError, ValueError) as error:
                 say(peer=server if own == client else client, error=str(error)[:200])
 
 
