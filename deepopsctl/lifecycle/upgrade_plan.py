@@ -341,11 +341,11 @@ def _refusals_of_plugins(
         for plugin in node.plugins:
             path = str(plugin["path"])
             fits = release_of(str(plugin["version"])) in ("", release)
-            ours = path.startswith(PYXIS_PLUGINS)
-            if plugin["required"] and not fits and not (ours and is_replaced):
+            is_packaged = path.startswith(PYXIS_PLUGINS)
+            if plugin["required"] and not fits and not (is_packaged and is_replaced):
                 built = f"{path}, which was built for Slurm {plugin['version']}"
                 build = f"`deepopsctl packages build pyxis --release {release} --for {SYSTEMS.get(node.platform)}`"
-                hint = build if ours else "make the line in slurm_plugstack `optional`, and deploy"
+                hint = build if is_packaged else "make the line in slurm_plugstack `optional`, and deploy"
                 wrong.setdefault((built, hint), []).append(name)
     for (built, hint), names in wrong.items():
         yield f"{fold(names)}: plugstack.conf requires {built}", f"slurmd of {release} would not start: {hint}"
