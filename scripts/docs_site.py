@@ -59,7 +59,10 @@ def _parts(table: str) -> str:
             for title, cell in (("Tested", tested), ("Not tested", missing))
             if cell
         ]
-        blocks.append(f"<details><summary>{part}</summary>{''.join(lists)}</details>")
+        # what opens a list leads nowhere else: its links are the first line of the list
+        title, links = re.sub(r"</?a\b[^>]*>", "", part), re.findall(r"<a\b.*?</a>", part)
+        lists[:0] = [f"<p>{', '.join(links)}</p>"] if links else []
+        blocks.append(f"<details><summary>{title}</summary>{''.join(lists)}</details>")
     return "".join(blocks)
 
 
@@ -90,6 +93,9 @@ def _labelled(table: str) -> str:
 
     def row(match: re.Match[str]) -> str:
         columns = iter(headers)
-        return re.sub(r"<td", lambda _cell: f'<td data-label="{next(columns, "")}"', match[0])
+        # a short word is never broken; the first column keeps each command on a line, unless others had no place then
+        cells = re.sub(r"^(<tr>\s*<td[^>]*>)<code>(?=[^<]{45})", r'\1<code class="long">', match[0])
+        cells = re.sub(r"<code>(?=[^<]{1,16}</code>)", '<code class="short">', cells)
+        return re.sub(r"<td", lambda _cell: f'<td data-label="{next(columns, "")}"', cells)
 
     return _ROW.sub(row, table)

@@ -72,5 +72,5 @@ def run_watched(request: RunRequest, hosts: tuple[str, ...] | None, *, verbosity
         for problem in misspelt_values(request.directory.cluster()):
             show_warning(problem)
     info(first_line(request, hosts))
-    with show_progress(len(hosts) if hosts is not None else None, verbosity, check=request.check) as watch:
+    with show_progress(len(hosts) if hosts is not None else None, verbosity, request) as watch:
         return run_playbooks(request, watch)

@@ -77,7 +77,7 @@ class Console:
         """Run with progress; failures are shown at once."""
         from deepopsctl.run.runner import run_playbooks
 
-        with show_progress(len(hosts), self.verbosity, check=request.check) as watch:
+        with show_progress(len(hosts), self.verbosity, request) as watch:
             outcome = run_playbooks(request, watch)
         for line in failure_lines(outcome.summary.failures):
             info(line)

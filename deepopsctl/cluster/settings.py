@@ -19,10 +19,11 @@ from deepopsctl.cluster.secrets import is_encrypted, why_not_opened
 from deepopsctl.errors import ControlMachineError, InputError, Problem
 from deepopsctl.files import read_text
 from deepopsctl.slurm.hardware import load_hardware
-from deepopsctl.text.answers import members
+from deepopsctl.text.answers import Fields, members
 from deepopsctl.text.node_sets import shorten
 from deepopsctl.text.yaml_reader import PlainTagLoader, duplicate_keys, is_endless, why_broken
 
+_SPECS = "roles/*/meta/argument_specs.yml"
 # the suffixes that Ansible reads; it ignores `.bak`, `~` and others
 _SUFFIXES = frozenset({"", ".yml", ".yaml", ".json"})
 # a closer match is a typing error; other names are the site's own
@@ -90,6 +91,38 @@ def require_settings(directory: ClusterDir, content: Path) -> None:
     load_hardware(directory.hardware)
 
 
+def are_compared(directory: ClusterDir, content: Path) -> bool:
+    """Whether `require_settings` compares all that a site sets: no template, no tag, no list of mappings with options.
+
+    An encrypted file is not looked into, but for the secrets, which deepopsctl makes.
+    """
+    specs = (each for path in content.glob(_SPECS) for each in _each_option(path))
+    with_parts = {name for name, option in specs if "options" in option.values}
+    for path in _files(directory):
+        root = _variables(path, "")
+        if isinstance(root, Problem) or (root is None and path != directory.secrets and read_text(path).strip()):
+            return False
+        if any(name in with_parts for name, _ in _names(root)) or (root and any(map(_is_open, _all_nodes(root)))):
+            return False
+    return True
+
+
+def _all_nodes(root: yaml.Node) -> Iterator[yaml.Node]:
+    """A node and all below it, keys as well."""
+    below = [root]
+    while below:
+        node = below.pop()
+        yield node
+        if isinstance(node, yaml.MappingNode):
+            below += [part for pair in node.value for part in pair]
+        elif isinstance(node, yaml.SequenceNode):
+            below += node.value
+
+
+def _is_open(node: yaml.Node) -> bool:
+    return is_template(node.value) or not str(node.tag).startswith(_STANDARD)
+
+
 def faults(root: yaml.Node | None, where: str, types: Mapping[str, SettingType]) -> Sequence[Problem]:
     """The problems of a file's variables."""
     if root is None:
@@ -152,7 +185,7 @@ def misspelt_settings(directory: ClusterDir, content: Path, option_names: Iterab
 
     `option_names` are the names of `-e`.
     """
-    known, roles = known_names(content), {path.parts[-3] for path in content.glob("roles/*/meta/argument_specs.yml")}
+    known, roles = known_names(content), {path.parts[-3] for path in content.glob(_SPECS)}
     named = [(f"{where}:{line}", name) for where, root in _parsed_files(directory) for name, line in _names(root)]
     problems = []
     for where, name in [*named, *(("-e", name) for name in option_names)]:
@@ -203,7 +236,7 @@ def renamed_variables(directory: ClusterDir) -> dict[Path, dict[str, str]]:
 def known_names(content: Path) -> frozenset[str]:
     """All known settings: the product's defaults and the roles' options."""
     texts = [*content.glob("group_vars/all/*.yml"), *content.glob("roles/*/defaults/main.yml")]
-    texts += content.glob("roles/*/meta/argument_specs.yml")
+    texts += content.glob(_SPECS)
     names = {name for path in texts for name in _NAME.findall(path.read_text(encoding="utf-8"))}
     return frozenset(names - RENAMED.keys())
 
@@ -339,16 +372,20 @@ def _names(root: yaml.Node | Problem | None) -> Iterator[tuple[str, int]]:
 
 
 def _options(content: Path) -> Iterator[tuple[str, SettingType]]:
-    for path in content.glob("roles/*/meta/argument_specs.yml"):
-        for _, entry_point in members(_load(path)["argument_specs"]):
-            for name, option in entry_point.members("options"):
-                if option.text("type") == "raw":
-                    # anything, which a filter of the role checks: its default has the type
-                    if "default" in option.values:
-                        yield name, _of_value(option.values["default"])
-                    continue
-                wanted = option.text("type") or "str"
-                yield name, SettingType(wanted, option.text("elements"), option.texts("choices"))
+    for path in content.glob(_SPECS):
+        for name, option in _each_option(path):
+            if option.text("type") == "raw":
+                # anything, which a filter of the role checks: its default has the type
+                if "default" in option.values:
+                    yield name, _of_value(option.values["default"])
+                continue
+            wanted = option.text("type") or "str"
+            yield name, SettingType(wanted, option.text("elements"), option.texts("choices"))
+
+
+def _each_option(path: Path) -> Iterator[tuple[str, Fields]]:
+    for _, entry_point in members(_load(path)["argument_specs"]):
+        yield from entry_point.members("options")
 
 
 def _load(path: Path) -> dict[str, object]:

@@ -48,7 +48,6 @@ _SAME = MappingProxyType({
 # What DeepOps has and deepopsctl has not, with possible names: a test checks that no role and no setting has one.
 NOT_YET = MappingProxyType({
     "Node Health Check": "nhc|health_check",
-    "Enroot and Pyxis": "enroot",
     "compilers and MPI of one's own": "hpcsdk|openmpi",
 })  # fmt: skip
 
@@ -91,7 +90,8 @@ _REASONS: tuple[tuple[str, str, str], ...] = (
     (r"mofed.*|gpu_clock.*|allow_user_set_gpu_clocks", "drivers of networks and clocks of GPUs are not managed", ""),
     (r"nvidia_.*", "the component nvidia has its own settings", "docs/deploy/gpus.md"),
     (r"slurm_install_(enroot|pyxis)|slurm_pyxis.*|pyxis.*|enroot_.*",
-     _not_yet("Enroot and Pyxis"), "slurm_plugstack in settings.yml loads what you install; docs/deploy/spank.md"),
+     "containers of jobs have their own settings",
+     "environment_containers: [pyxis] in settings.yml, with `packages build pyxis`; docs/deploy/containers.md"),
     ((r"singularity_.*|slurm_cluster_install_singularity|docker_.*|.*container_registry.*|.*docker_cache|nginx_.*|golang_.*"
       r"|bind_paths|ngc_.*|nvidia_docker.*"),
      "containers of jobs have their own settings",

@@ -31,6 +31,10 @@ Notify = Callable[[str], None]
 SCRIPT = Path(__file__).with_name("build-package.sh")
 INPUTS = "inputs.json"
 LOG = "build.log"
+_INSTALL = (
+    '--customize-hook=chroot "$1" sh -c "DEBIAN_FRONTEND=noninteractive'
+    ' apt-get --quiet --yes --no-install-recommends install /build/installed/*.deb"'
+)
 # between two lines of progress while it compiles
 _PROGRESS_S = 30
 _DEB = re.compile(r"(?P<name>[^_]+)_(?P<version>[^_]+)_(?P<architecture>[^_]+)\.deb")
@@ -83,18 +87,22 @@ FEATURES: Mapping[str, Mapping[str, Feature]] = {
 
 @dataclass(frozen=True, slots=True)
 class BuildRequest:
-    """A source package, the nodes' release, and the features that the packages must have."""
+    """A source package, the nodes' release, and the features that the packages must have.
+
+    `installed` are packages of an earlier build that it is built against.
+    """
 
     source: Source
     os: str
     architecture: str
     mirror: str = ""
     features: tuple[str, ...] = ()
+    installed: tuple[Path, ...] = ()
 
     @property
     def digest(self) -> str:
         """What the result depends on, but for the versions of build dependencies, which are recorded."""
-        inputs = {
+        inputs: dict[str, object] = {
             "script": sha256_of(SCRIPT),
             "sources": sorted(file.sha256 for file in self.source.files),
             "version": self.source.version,
@@ -104,6 +112,8 @@ class BuildRequest:
             "overlay": self.overlay,
             "needs": self.needs,
         }
+        if self.installed:
+            inputs["installed"] = sorted(sha256_of(path) for path in self.installed)
         return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 
     @property
@@ -245,6 +255,7 @@ def mmdebstrap_argv(request: BuildRequest, inputs: Path, result: Path) -> tuple[
         f"--components={components}",
         '--customize-hook=mkdir "$1/build"',
         f"--customize-hook=sync-in {inputs} /build",
+        *((_INSTALL,) if request.installed else ()),
         '--customize-hook=chroot "$1" /bin/sh /build/build-package.sh',
         f"--customize-hook=sync-out /build/result {result}",
         CODENAMES[request.os],
@@ -258,6 +269,9 @@ def _write_inputs(directory: Path, request: BuildRequest, files: Mapping[str, Pa
     shutil.copyfile(files[request.source.tarball.name], directory / "orig")
     if request.source.packaging:
         shutil.copyfile(files[request.source.packaging.name], directory / "packaging")
+    for path in request.installed:
+        (directory / "installed").mkdir(exist_ok=True)
+        shutil.copyfile(path, directory / "installed" / path.name)
     shutil.copyfile(SCRIPT, directory / SCRIPT.name)
     texts = {"version": version, "packages": " ".join(request.needs)}
     for name, text in {**texts, **{f"overlay/{name}": text for name, text in request.overlay.items()}}.items():
@@ -290,6 +304,9 @@ def _record(request: BuildRequest, result: Path, version: str) -> dict[str, obje
         match = _DEB.fullmatch(path.name)
         if match:
             packages[match["name"]] = {"file": path.name, "sha256": sha256_of(path)}
+            # file names leave out what is before a colon
+            if match["version"] != version.rpartition(":")[2]:
+                packages[match["name"]]["version"] = match["version"]
             contents += _contents(path)
     if not packages:
         raise DeepOpsError(f"the build of {request.source.name} made no packages")
@@ -314,7 +331,7 @@ def _record(request: BuildRequest, result: Path, version: str) -> dict[str, obje
         "suite": request.source.suite,
         "digest": request.digest,
         "features": list(request.features),
-        "sources": [asdict(file) for file in request.source.files],
+        "sources": [asdict(file) for file in (*request.source.files, *request.source.included)],
         "build_dependencies": _build_dependencies(result),
         "packages": packages,
         "built": datetime.now(UTC).isoformat(timespec="seconds"),

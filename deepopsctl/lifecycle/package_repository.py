@@ -1,7 +1,8 @@
 """A cluster's signed repository: one archive per suite, which a deploy unpacks on the nodes.
 
 Each source package and release has its own suite (`trixie-slurm-24.11`), written by reprepro from one build, so that
-nodes use exactly that build, and going back is another suite. The private key stays in the cluster directory.
+nodes use exactly that build, and going back is another suite. What was built against a Slurm of the cluster (Pyxis) is
+in the suite of that Slurm: nodes get both in one transaction. The private key stays in the cluster directory.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from deepopsctl.lab.image import CODENAMES
 from deepopsctl.lifecycle.package_build import Build
 from deepopsctl.node_programs._shared.openpgp import fingerprints
 from deepopsctl.slurm.plugin_files import files_in
-from deepopsctl.text.answers import Fields, members
+from deepopsctl.text.answers import Fields, members, texts
 
 ORIGIN = "deepopsctl"
 VARIABLE = "deepops_package_repositories"
@@ -77,8 +78,14 @@ class PackageRepository:
             for platform, suites in Fields.of(document).members(VARIABLE)
         }
 
-    def publish(self, build: Build) -> tuple[str, bool]:
-        """Serve a build; returns its suite, and whether that changed."""
+    def added(self, build: Build, builds: Sequence[Build]) -> list[Build]:
+        """Which of `builds` the suite of a build serves with it."""
+        suite, platform = suite_of(build), platform_of(build)
+        digests = texts(self.suites().get(platform, {}).get(suite, {}).get("added_builds"))
+        return [each for each in builds if each.text("digest") in digests and each.is_whole]
+
+    def publish(self, build: Build, added: Sequence[Build] = ()) -> tuple[str, bool]:
+        """Serve a build with what was built against it; returns its suite, and whether that changed."""
         for tool, package in _TOOLS.items():
             if not shutil.which(tool):
                 raise ControlMachineError(
@@ -88,22 +95,30 @@ class PackageRepository:
         served = self.suites()
         known = served.get(platform, {}).get(suite, {})
         archive = self.directory / f"{suite}.tar"
+        digests = [each.text("digest") for each in added]
         with self._signer() as (home, fingerprint):
             if (
                 (known.get("build"), known.get("fingerprint")) == (build.text("digest"), fingerprint)
+                and list(texts(known.get("added_builds"))) == digests
                 and archive.is_file()
                 and sha256_of(archive) == known.get("sha256")
             ):
                 return suite, False
             public = _gpg(home, "--armor", "--export", fingerprint).decode("ascii")
-            names = self._write_archive(build, suite, archive, home, fingerprint)
+            names = self._write_archive([build, *added], suite, archive, home, fingerprint)
+        own = frozenset(build.packages) - frozenset(build.others)
         values: dict[str, object] = {
             "source": build.text("source"), "release": build.text("release"), "version": build.text("version"),
             "archive": f"packages/{archive.name}", "sha256": sha256_of(archive), "build": build.text("digest"),
             "fingerprint": fingerprint, "key": public,
-            "packages": [name for name in names if name not in build.others],
-            "libraries": [name for name in names if name in build.others],
+            "packages": [name for name in names if name in own],
+            "libraries": [name for name in names if name not in own],
         }  # fmt: skip
+        if added:
+            values["added_builds"] = digests
+            values["added"] = {
+                name: each.text("version") for each in added for name in each.packages if name not in each.others
+            }
         served.setdefault(platform, {})[suite] = values
         text = yaml.safe_dump({VARIABLE: served}, sort_keys=True, width=120)
         write_atomic(self.variables, f"{_HEADER}{text}")
@@ -146,22 +161,29 @@ class PackageRepository:
         def sign() -> None:
             self.key.unlink(missing_ok=True)
             for digest in served:
-                self.publish(there[digest])
+                self.publish(there[digest], self.added(there[digest], builds))
 
         return sign
 
-    def _write_archive(self, build: Build, suite: str, archive: Path, home: Path, fingerprint: str) -> list[str]:
-        """The packages of a build as a signed suite in one file; returns their names."""
-        files = {name: file for name, file in build.packages.items() if not name.endswith(_LEFT_OUT)}
+    def _write_archive(
+        self, builds: Sequence[Build], suite: str, archive: Path, home: Path, fingerprint: str
+    ) -> list[str]:
+        """The packages of builds as a signed suite in one file; returns their names."""
+        files = {
+            name: build.directory / file
+            for build in builds
+            for name, file in build.packages.items()
+            if not name.endswith(_LEFT_OUT)
+        }
         with tempfile.TemporaryDirectory(dir=self.directory, prefix=".publishing-") as temporary:
             base = Path(temporary)
             (base / "conf").mkdir()
             (base / "conf" / "distributions").write_text(
                 f"Origin: {ORIGIN}\nLabel: {ORIGIN}\nSuite: {suite}\nCodename: {suite}\nComponents: main\n"
-                f"Architectures: {build.text('architecture')}\nSignWith: {fingerprint}\n",
+                f"Architectures: {builds[0].text('architecture')}\nSignWith: {fingerprint}\n",
                 encoding="utf-8",
             )
-            paths = [str(build.directory / file) for file in files.values()]
+            paths = [str(path) for path in files.values()]
             _run(["reprepro", "--silent", "-b", str(base), "includedeb", suite, *paths], home)
             _pack(base, suite, archive)
         return sorted(files)

@@ -38,13 +38,17 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A source package. `packaging` has its directory debian/, if that is not in `tarball`; `suite` if it has one."""
+    """A source package. `packaging` has its directory debian/, if that is not in `tarball`; `suite` if it has one.
+
+    `included` are files that are in `packaging`: they are recorded.
+    """
 
     name: str
     version: str
     suite: str
     tarball: SourceFile
     packaging: SourceFile | None = None
+    included: tuple[SourceFile, ...] = ()
 
     @property
     def files(self) -> tuple[SourceFile, ...]:
@@ -142,11 +146,12 @@ def _source(package: str, fitting: Sequence[tuple[Archive, dict[str, str]]]) -> 
 
 def fetch(source: Source, cache: Path) -> dict[str, Path]:
     """{name: path} of the verified files; fetched once."""
+    return {file.name: fetch_file(file, cache) for file in source.files}
+
+
+def fetch_file(file: SourceFile, cache: Path) -> Path:
+    """The path of a verified file; fetched once."""
     cache.mkdir(parents=True, exist_ok=True)
-    return {file.name: _fetch(file, cache) for file in source.files}
-
-
-def _fetch(file: SourceFile, cache: Path) -> Path:
     target = cache / f"{file.sha256}-{file.name}"
     if target.is_file() and sha256_of(target) == file.sha256:
         return target

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from deepopsctl.lifecycle.pace import allowed_failures, batch_size
 from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.model.json_objects import SlurmPlanParts
-from deepopsctl.slurm.package_choice import SYSTEMS, choose_repository
+from deepopsctl.slurm.package_choice import PYXIS_PLUGIN, SYSTEMS, choose_repository, has_pyxis, versions_of
 from deepopsctl.slurm.plugin_files import CAPABILITIES, capabilities
 from deepopsctl.slurm.releases import REMOVALS, Removal, release_of, upgrade_path, upgrade_refusal
 from deepopsctl.slurm.state import SlurmJob, SlurmState
@@ -111,7 +111,8 @@ class Plan:
         node = self.facts[name]
         repository = self.repositories[node.platform]
         names = {*_kept_packages(node, repository), *_split_off(node, repository, self.offered.get(node.platform, {}))}
-        return {package: str(repository["version"]) for package in sorted(names)}
+        versions = versions_of(repository)
+        return {package: versions[package] for package in sorted(names)}
 
     def document(self) -> SlurmPlanParts:
         """The JSON object of `--check`."""
@@ -163,7 +164,7 @@ def make_plan(
             if name in silent
         ),
     ]
-    refusals += _refusals_of_plugins(wanted.release, facts)
+    refusals += _refusals_of_plugins(wanted.release, facts, repositories)
     plugins = {platform: offered(repository) for platform, repository in repositories.items()}
     losses = _losses([facts[node.name] for node in todo], [node.name for node in todo], repositories, plugins)
     refusals += _refusals_of_losses(losses, wanted)
@@ -188,7 +189,7 @@ def make_plan(
 
 
 def _kept_packages(node: NodeFacts, repository: Mapping[str, object]) -> list[str]:
-    known = frozenset(texts(repository.get("packages")))
+    known = versions_of(repository)
     return [package for package in sorted(node.installed) if package in known]
 
 
@@ -240,9 +241,9 @@ def _refusals_of_losses(losses: Mapping[str, Sequence[str]], wanted: Wanted) -> 
 def is_done(node: NodeFacts, repositories: Mapping[str, Mapping[str, object]]) -> bool:
     """Whether all that a node has of the repository's packages is of its version, and whole."""
     repository = repositories.get(node.platform, {})
-    known = frozenset(texts(repository.get("packages")))
-    versions = {version for name, version in node.installed.items() if name in known}
-    return not node.unfinished and versions == {repository.get("version")}
+    known = versions_of(repository)
+    wanted = {name: known[name] for name in node.installed if name in known}
+    return not node.unfinished and bool(wanted) and wanted.items() <= node.installed.items()
 
 
 def upstream(version: str) -> str:
@@ -324,18 +325,26 @@ def _refusals_of_settings(settings: Text, installed: str, release: str) -> Itera
             )
 
 
-def _refusals_of_plugins(release: str, facts: Mapping[str, NodeFacts]) -> Iterator[tuple[str, str]]:
-    """slurmd does not start with a plugin that plugstack.conf requires and that was built for another release."""
-    wrong: dict[str, list[str]] = {}
+def _refusals_of_plugins(
+    release: str, facts: Mapping[str, NodeFacts], repositories: Mapping[str, Mapping[str, object]]
+) -> Iterator[tuple[str, str]]:
+    """slurmd does not start with a plugin that plugstack.conf requires and that was built for another release.
+
+    Pyxis of the cluster's own packages is replaced together with Slurm.
+    """
+    wrong: dict[tuple[str, str], list[str]] = {}
     for name, node in facts.items():
+        replaced = PYXIS_PLUGIN if has_pyxis(repositories.get(node.platform, {})) else ""
         for plugin in node.plugins:
-            if plugin["required"] and release_of(str(plugin["version"])) not in ("", release):
-                wrong.setdefault(f"{plugin['path']}, which was built for Slurm {plugin['version']}", []).append(name)
-    for plugin_words, names in wrong.items():
-        yield (
-            f"{fold(names)}: plugstack.conf requires {plugin_words}",
-            f"slurmd of {release} would not start: make the line in slurm_plugstack `optional`, and deploy",
-        )
+            path = str(plugin["path"])
+            fits = release_of(str(plugin["version"])) in ("", release)
+            if plugin["required"] and not fits and path != replaced:
+                built = f"{path}, which was built for Slurm {plugin['version']}"
+                build = f"`deepopsctl packages build pyxis --release {release} --for {SYSTEMS.get(node.platform)}`"
+                hint = build if path == PYXIS_PLUGIN else "make the line in slurm_plugstack `optional`, and deploy"
+                wrong.setdefault((built, hint), []).append(name)
+    for (built, hint), names in wrong.items():
+        yield f"{fold(names)}: plugstack.conf requires {built}", f"slurmd of {release} would not start: {hint}"
 
 
 def _refusals_of_database(database: Mapping[str, object], host: str) -> Iterator[tuple[str, str]]:

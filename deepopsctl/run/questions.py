@@ -27,7 +27,7 @@ from deepopsctl.node_programs._shared.archive import argv
 from deepopsctl.node_programs._shared.program import RESULT_MARK
 from deepopsctl.run import fan_out
 from deepopsctl.run.question_program import ABSENT, INSTALL, MARK, START, archive, version
-from deepopsctl.run.request import RunRequest, control_dir, default_forks
+from deepopsctl.run.request import RunRequest, control_dir, default_width
 from deepopsctl.text.answers import RequiredFields, items
 from deepopsctl.text.printable import printable_tree
 
@@ -351,7 +351,7 @@ def ask(request: RunRequest, cluster: Cluster, asked: Questions, content: Path, 
 
         answers.update(fan_out.ask_all(map(call, nodes), width=width, stopped=stopped))
 
-    width = request.forks or default_forks()
+    width = request.forks or default_width()
     ask_with(form, nodes, width)
     if again := [
         node for node in nodes if (sent := answers.get(node.name)) and (_is_dropped(sent) or _is_starved(sent))

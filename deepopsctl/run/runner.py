@@ -23,7 +23,7 @@ from typing import Any, BinaryIO
 
 from deepopsctl import __version__
 from deepopsctl.certificates.validity import period_of, today
-from deepopsctl.cluster.settings import require_settings, require_vault_password
+from deepopsctl.cluster.settings import are_compared, require_settings, require_vault_password
 from deepopsctl.cluster.ssh_login import Target, withheld
 from deepopsctl.cluster.way import one_of_each_kind
 from deepopsctl.content import content_dir, playbook
@@ -564,6 +564,8 @@ class _Run:
         variables = environment(
             request.directory, content, self.run_dir.private, os.environ, request.ssh, request.patience_s
         )
+        if not request.user_vars and are_compared(request.directory, content):
+            variables["DEEPOPSCTL_SETTINGS_COMPARED"] = "1"
         variables.update(dict.fromkeys(withheld(_destinations(request), os.environ), ""))
         if request.ssh_password is not None:
             variables["ANSIBLE_SSH_PASSWORD_MECHANISM"] = password_mechanism()

@@ -127,8 +127,11 @@ def directory_refusal(key: str, value: str) -> str:
 def plugstack_refusal(lines: Iterable[str]) -> str:
     """Why these can't be the lines of plugstack.conf, '' if they can.
 
-    Nodes that fetch it from slurmctld have no file to include.
+    Nodes that fetch it from slurmctld have no file to include. srun does not start where two have the same options.
     """
+    lines = [*lines]
+    if len([line for line in lines if "spank_pyxis" in str(line)]) > 1:
+        return "slurm_plugstack has a Pyxis of its own, and so has environment_containers: remove one of them"
     wrong = next((line for line in lines if not _PLUGSTACK_LINE.fullmatch(str(line))), None)
     if wrong is None:
         return ""

@@ -104,7 +104,7 @@ class ActionModule(ActionBase):
         warnings = [*excluded.values(), *self._left_out(silent, failed, idle)]
         facts = {
             "slurm_hardware": {name: values.as_facts() for name, values in hardware.items()},
-            "slurm_confinement": self._confinement(hardware) if confined else "none",
+            "slurm_cgroup_version": self._confinement(hardware) if confined else "none",
             "slurm_unknown_nodes": list(unknown),
             "slurm_version": self._version(arguments, hostvars),
             "slurm_pmix": self._pmix(arguments, hostvars, hardware),

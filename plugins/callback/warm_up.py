@@ -31,6 +31,9 @@ import os
 import shutil
 import stat
 import sys
+import time
+import types
+from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -38,12 +41,12 @@ from typing import Any
 from ansible import constants
 from ansible._internal._templating import _jinja_bits as templating
 from ansible.executor import module_common
-from ansible.plugins import loader
+from ansible.plugins import loader, strategy
 from ansible.plugins.callback import CallbackBase
 from ansible.plugins.lookup import template as template_lookup
 from ansible.release import __version__ as ansible_version
 from ansible.utils.display import Display
-from jinja2 import nodes
+from jinja2 import __version__ as jinja_version, nodes
 from jinja2.environment import TemplateExpression
 from jinja2.parser import Parser
 
@@ -58,7 +61,12 @@ NODE_PROGRAM = f"{COLLECTION}.node_program"
 PLUGINS = Path(__file__).resolve().parent.parent
 # the variable with the directory of packed modules, and of how many contents they are kept there
 MODULE_CACHE, KEPT = "DEEPOPSCTL_MODULE_CACHE", 3
+# whether deepopsctl has compared all values of a site with the argument specs (deepopsctl/cluster/settings.py)
+SETTINGS_COMPARED = "DEEPOPSCTL_SETTINGS_COMPARED"
+VALIDATION = "ansible.builtin.validate_argument_spec"
 PARSED: set[tuple[str, ...]] = set()
+# as often as Ansible looks for results
+SHORTEST_SLEEP_S = 0.005
 UTILS = ("ansible_collections", *COLLECTION.split("."), "plugins", "module_utils")
 OF_COLLECTION = f"ansible_collections.{COLLECTION}.plugins.modules."
 
@@ -75,6 +83,9 @@ class CallbackModule(CallbackBase):
         self.packed: PackedModules | None = None
         if not self.get_option("enabled"):
             return
+        if os.environ.get(SETTINGS_COMPARED):
+            with contextlib.suppress(Exception):
+                leave_out_validation(playbook)
         with contextlib.suppress(Exception):
             load_plugins()
         if not tested_with(ansible_version):
@@ -89,7 +100,11 @@ class CallbackModule(CallbackBase):
             if not (self.packed and self.packed.bring()):
                 parse_module_utils()
         with contextlib.suppress(Exception):
-            keep_compiled(Path(constants.DEFAULT_LOCAL_TMP) / "compiled")
+            keep_compiled((self.packed.directory if self.packed else Path(constants.DEFAULT_LOCAL_TMP)) / "compiled")
+        with contextlib.suppress(Exception):
+            sleep_longer()
+        with contextlib.suppress(Exception):
+            find_filters_once()
 
     def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:
         if self.parses and not (self.packed and self.packed.has(str(task.action))):
@@ -188,7 +203,7 @@ def packed_modules(cache: str) -> PackedModules | None:
 
 def content_hash() -> str:
     """All that a packed module is made from, but for Ansible's own files: its release stands for them."""
-    total = hashlib.sha256(f"{ansible_version} {sys.version} {module_common.__file__}".encode())
+    total = hashlib.sha256(f"{ansible_version} {jinja_version} {sys.version} {module_common.__file__}".encode())
     for directory in ("modules", "module_utils"):
         for path in sorted((PLUGINS / directory).rglob("*.py")):
             data = path.read_bytes()
@@ -199,7 +214,7 @@ def content_hash() -> str:
 class Compiled:
     """Compiled templates: Ansible compiles one for each use, a worker those that its parent has compiled already.
 
-    What one worker has compiled, the others read from a private directory that Ansible removes with the run.
+    What one worker has compiled, the others and later runs read from a directory that no other user can write.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -224,7 +239,7 @@ class Compiled:
     @staticmethod
     def read(path: Path) -> CodeType | None:
         try:
-            code = marshal.loads(path.read_bytes())  # noqa: S302 (from this run's own private directory)
+            code = marshal.loads(path.read_bytes())  # noqa: S302 (from a directory that only this user can write)
         except (OSError, ValueError, EOFError, TypeError):
             return None
         return code if isinstance(code, CodeType) else None
@@ -280,6 +295,46 @@ def keep_compiled(directory: Path) -> None:
     # what a worker has inherited is not garbage
     gc.freeze()
     os.register_at_fork(after_in_child=gc.freeze)
+
+
+def sleep_longer() -> None:
+    """While all workers are busy, Ansible asks each of them 10,000 times a second whether it has ended."""
+    calm = types.ModuleType("time")
+    calm.__dict__.update(vars(time), sleep=lambda seconds: time.sleep(max(seconds, SHORTEST_SLEEP_S)))
+    strategy.time = calm
+
+
+def find_filters_once() -> None:
+    """Ansible lists and loads the files of a collection each time a worker uses one of its filters."""
+    filters = loader.filter_loader
+    known = dict(filters_of_collection())
+    find = filters.get_with_context
+
+    def known_or_not(name: str, *args: Any, **kwargs: Any) -> Any:
+        return known.get(name) or find(name, *args, **kwargs)
+
+    filters.get_with_context = known_or_not
+
+
+def filters_of_collection() -> Iterator[tuple[str, Any]]:
+    """The collection's filters by their whole names, each as Jinja2Loader would find it."""
+    filters = loader.filter_loader
+    for path in sorted((PLUGINS / "filter").glob("*.py")):
+        file = super(type(filters), filters).get_with_context(f"{COLLECTION}.{path.stem}")
+        for name, function in file.object.filters().items():
+            whole = f"{COLLECTION}.{name}"
+            plugin, context = filters._plugin_wrapper_type(function), copy.copy(file.plugin_load_context)
+            filters._update_object(obj=plugin, name=whole, path=file.object._original_path, resolved=whole)
+            context._resolved_fqcn = plugin.ansible_name
+            yield whole, loader.get_with_context_result(plugin, context)
+
+
+def leave_out_validation(playbook: Any) -> None:
+    """Take out the tasks that compare a role's options with its argument specs, on each node and before each role."""
+    for play in playbook.get_plays():
+        for role in play.roles:
+            for block in role._task_blocks:
+                block.block = [task for task in block.block if getattr(task, "action", "") != VALIDATION]
 
 
 def pack(program: str) -> None:

@@ -419,10 +419,14 @@ def fold_nodes(names: Sequence[str]) -> str:
     return text_node_sets.fold(list(names))
 
 
-def slurm_repository(repositories: Any, install: object, release: object, platform: object) -> dict[str, object]:
-    """The repository of packages that nodes of a platform get Slurm from; empty for the distribution's."""
+def slurm_repository(
+    repositories: Any, install: object, release: object, platform: object, pyxis: bool = False
+) -> dict[str, object]:
+    """The repository of packages that nodes of a platform get Slurm from; empty where none is needed."""
     try:
-        return package_choice.choose_repository(repositories, str(install), str(release), str(platform))
+        return package_choice.choose_repository(
+            repositories, str(install), str(release), str(platform), pyxis=bool(pyxis)
+        )
     except RefusedError as refusal:
         raise AnsibleFilterError(refusal.message) from refusal
 

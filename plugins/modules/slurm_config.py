@@ -299,7 +299,10 @@ def refusals(
     if problem:
         hint = "correct slurm_config in inventory/group_vars/all/settings.yml, or the options in cluster.yml"
         return [(f"slurm.conf is not valid: {problem}", hint)]
-    obstacles = slurm_spank.obstacles(installed(), files[path_of(module.params, PLUGSTACK)])
+    before_packages = module.check_mode or module.params["verify"]
+    obstacles = slurm_spank.obstacles(
+        installed(), files[path_of(module.params, PLUGSTACK)], before_packages=before_packages
+    )
     if obstacles:
         return [("; ".join(obstacles), slurm_spank.HINT)]
     lacking = [entry["problem"] for entry in unmet(module.params, files, current, changes)[0]]
@@ -427,7 +430,9 @@ def adopt(module: AnsibleModule, files: Mapping[str, str]) -> None:
     before = current or b""
     differing = slurm_adoption.changed_settings(conf, before, files[conf])
     problems = slurm_adoption.refusals(files[conf]) + list(filter(None, [slurm_apply_config.syntax_error(files)]))
-    problems += slurm_spank.obstacles(installed(), files[path_of(module.params, PLUGSTACK)])
+    problems += slurm_spank.obstacles(
+        installed(), files[path_of(module.params, PLUGSTACK)], before_packages=module.check_mode
+    )
     if problems:
         message = f"jobs would be lost, nothing was changed: {'; '.join(problems)}"
         module.fail_json(msg=message, hint=TAKE_OVER)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.files import sha256_of
 from deepopsctl.lifecycle.package_build import Build
 from deepopsctl.lifecycle.package_repository import PackageRepository
 from tests.support.files import build_package
@@ -121,6 +122,25 @@ def test_the_same_build_is_not_published_twice(repository: PackageRepository, tm
     before = {path: path.read_bytes() for path in repository.cluster.path.rglob("*") if path.is_file()}
     assert repository.publish(build_of(tmp_path / "again")) == (SUITE, False)
     assert {path: path.read_bytes() for path in repository.cluster.path.rglob("*") if path.is_file()} == before
+
+
+def test_what_was_built_against_a_build_is_in_its_suite_also_after_a_rebuild(
+    repository: PackageRepository, tmp_path: Path
+) -> None:
+    directory, version = tmp_path / "plugin", "1.2+plugin0.1-0"
+    file = build_package(directory, "tool-plugin", version, ARCHITECTURE, Section="misc", Priority="optional").name
+    entry = {"file": file, "sha256": sha256_of(directory / file)}
+    plugin = Build(directory, {"version": version, "digest": "plugin", "packages": {"tool-plugin": entry}})
+    assert repository.publish(build_of(tmp_path), [plugin]) == (SUITE, True)
+
+    again = build_of(tmp_path, 2)
+    assert repository.publish(again, repository.added(again, [plugin])) == (SUITE, True)
+
+    values = repository.suites()["Debian 13"][SUITE]
+    assert (values["packages"], values["libraries"]) == (["tool"], ["tool-plugin"])
+    assert values["added"] == {"tool-plugin": version}
+    assert f"Version: {version}\n" in repository.offer(values).index
+    assert repository.publish(again, [plugin]) == (SUITE, False)
 
 
 def test_another_build_replaces_it_with_the_same_key(repository: PackageRepository, tmp_path: Path) -> None:

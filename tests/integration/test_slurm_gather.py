@@ -289,7 +289,7 @@ class TestConfinement:
         ],
     )
     def test_it_follows_from_what_the_nodes_have(self, stories: Stories, story: str, confinement: str) -> None:
-        assert stories.facts(story)["slurm_confinement"] == confinement
+        assert stories.facts(story)["slurm_cgroup_version"] == confinement
 
     def test_one_that_serves_stays_as_it_was_and_a_site_that_asks_for_none_has_all_its_nodes(
         self, stories: Stories
@@ -305,7 +305,7 @@ class TestConfinement:
     def test_a_node_whose_hierarchy_changed_is_stored_again(self, stories: Stories) -> None:
         assert stories["changed cgroups"].changed
         assert stories.hardware("changed") == {"gpu01": NodeHardware(8, 1, 1, 8, 1, 1000, "v2")}
-        assert stories.facts("changed cgroups")["slurm_confinement"] == "v2"
+        assert stories.facts("changed cgroups")["slurm_cgroup_version"] == "v2"
 
 
 @pytest.mark.parametrize(

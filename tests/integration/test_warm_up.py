@@ -137,6 +137,37 @@ def test_a_filter_is_loaded_once_a_run_however_many_workers_use_it(tmp_path: Pat
     assert len(loaded.read_text(encoding="utf-8").splitlines()) == 1
 
 
+# how often the process of Ansible itself slept
+SLEEPS = """
+import resource
+from pathlib import Path
+from ansible.plugins.callback import CallbackBase
+
+
+class CallbackModule(CallbackBase):
+    CALLBACK_VERSION, CALLBACK_TYPE, CALLBACK_NAME = 2.0, "aggregate", "sleeps"
+
+    def v2_playbook_on_stats(self, stats):
+        Path({path!r}).write_text(str(resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw))
+"""
+
+
+def test_a_run_with_more_nodes_than_workers_does_not_spin(tmp_path: Path) -> None:
+    task = {"name": "Take long", "ansible.builtin.command": "sleep 2", "changed_when": False}
+    plays = [{"name": "Wait", "hosts": "all", "gather_facts": False, "tasks": [task]}]
+
+    def sleeps(switch: str) -> int:
+        directory = tmp_path / switch
+        (directory / "callback").mkdir(parents=True)
+        (directory / "callback" / "sleeps.py").write_text(SLEEPS.format(path=str(directory / "sleeps")))
+        plugins = f"{environment(directory)['ANSIBLE_CALLBACK_PLUGINS']}:{directory / 'callback'}"
+        settings = {"ANSIBLE_FORKS": "1", "ANSIBLE_CALLBACK_PLUGINS": plugins, "DEEPOPSCTL_WARM_UP": switch}
+        assert play(directory, plays, {"a": {}, "b": {}}, settings=settings).status == 0
+        return int((directory / "sleeps").read_text())
+
+    assert sleeps("true") * 3 < sleeps("false")
+
+
 # how often a template is compiled, here and by a worker that has compiled nothing itself
 COMPILE = """
 import json, sys
@@ -201,3 +232,23 @@ def test_modules_are_packed_once_for_all_runs_where_no_other_user_can_write(tmp_
         path.write_bytes(b"not a module")
     # of a directory that others can write nothing is read
     assert packed("fourth") == first
+
+
+@pytest.mark.parametrize(("compared", "expected"), [("1", ["Show"]), ("", ["Validating", "Show"])])
+def test_what_deepopsctl_has_compared_with_the_specs_ansible_does_not(
+    tmp_path: Path, compared: str, expected: list[str]
+) -> None:
+    role = tmp_path / "roles" / "one"
+    for part, text in {
+        "meta/argument_specs.yml": '{"argument_specs": {"main": {"options": {"one_number": {"type": "int"}}}}}',
+        "tasks/main.yml": '[{"name": "Show", "ansible.builtin.debug": {"msg": "shown"}}]',
+    }.items():
+        (role / part).parent.mkdir(parents=True)
+        (role / part).write_text(text, encoding="utf-8")
+    plays = [{"name": "Use it", "hosts": "all", "gather_facts": False, "roles": ["one"]}]
+    settings = {"ANSIBLE_ROLES_PATH": str(role.parent), "DEEPOPSCTL_SETTINGS_COMPARED": compared}
+
+    done = play(tmp_path, plays, {"a": {}}, settings=settings)
+
+    assert done.status == 0, done.output
+    assert [result.task.rpartition(" : ")[2].split()[0] for result in done.results] == expected

@@ -16,7 +16,7 @@ from tests.lab.smoke_faults import CLUSTER, COMPUTE, Damage
 # checks that only exist when something is wrong
 ONLY_FAILURES = {"reachable", "suite-ran"}
 # the checks of a cluster without job directories and modules: those have tests of their own
-REPORTED = set(SMOKE) - ONLY_FAILURES - {"job-directories", "mpi", "environments"}
+REPORTED = set(SMOKE) - ONLY_FAILURES - {"job-directories", "mpi", "mpi-mpich", "environments"}
 OUTPUTS = "~ubuntu/slurm-*.out"
 
 

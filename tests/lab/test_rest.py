@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.harness import SETTINGS, LabCluster, edit, wait_until
+from tests.lab.harness import PREFIX, SETTINGS, LabCluster, edit, fresh_cluster, wait_until
 
 HOST, PORT = "ctl1", 6820
 CONFIG = "/etc/deepopsctl/slurm_rest"
@@ -31,6 +31,17 @@ def site(deployed: LabCluster) -> Iterator[LabCluster]:
         settings.write_text(before_settings, encoding="utf-8")
         deployed.deepopsctl("deploy", ok=False)
         spec.write_text(before, encoding="utf-8")
+
+
+@pytest.fixture
+def newer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
+    """One node with Slurm 26.05; without cgroups, as its systemd refuses those of the lab."""
+    with fresh_cluster(f"{PREFIX}-rest", tmp_path_factory, "--single", os="sid") as made:
+        edit(made.directory / "cluster.yml", "components: [slurm]", "components: [slurm, slurm_rest]")
+        edit(made.directory / SETTINGS, "---\n", f"---\nslurm_rest_host: {HOST}\nslurm_confinement: none\n")
+        made.deepopsctl("deploy")
+        made.root(HOST, "apt-get install -y curl")
+        yield made
 
 
 def token(cluster: LabCluster, words: str = "lifespan=600") -> str:
@@ -118,3 +129,15 @@ def test_the_key_and_the_socket_are_for_no_user(site: LabCluster) -> None:
     logged = site.root(HOST, "journalctl -o cat -u deepops-slurm-rest -u slurmrestd")
     assert "eyJ" not in logged, "a token"
     assert set(site.changed(site.parsed("deploy")).values()) == {0}
+
+
+def test_the_release_of_debian_sid_serves_it_too(newer: LabCluster) -> None:
+    key = token(newer)
+    status, answer = ask(newer, "/slurm/v0.0.45/nodes/", key)
+    assert (status, [node["name"] for node in answer["nodes"]]) == (200, [HOST])
+    job = submit(newer, key)
+    wait_until("the job runs", lambda: newer.job_state(job) == "RUNNING")
+    assert ask(newer, f"/slurm/v0.0.45/job/{job}", key, "-X", "DELETE")[0] == 200
+    wait_until("the job is cancelled", lambda: newer.job_state(job) != "RUNNING")
+    assert ask(newer, "/slurm/v0.0.45/nodes/")[0] == 401
+    assert set(newer.changed(newer.parsed("deploy")).values()) == {0}

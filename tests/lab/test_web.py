@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, TimeoutError as SlowError, sync_playwright
+from playwright.sync_api import Browser, Error as PlaywrightError, Page, TimeoutError as SlowError, sync_playwright
 
 from tests.lab.harness import PREFIX, LabCluster, edit, fresh_cluster, wait_until
 from tests.lab.smoke import validate
@@ -194,6 +195,105 @@ def test_a_restart_of_the_hub_and_of_the_proxy_keeps_the_notebook(cluster: LabCl
             assert state(cluster, job) == "RUNNING"
         finally:
             stop_notebook(page)
+
+
+def test_a_dead_controller_is_said_on_each_page_and_the_notebook_goes_on(cluster: LabCluster, browser: Browser) -> None:
+    with logged_in(cluster, browser, "alice") as page:
+        start_notebook(page, "alice")
+        job = cluster.root(HOST, "squeue -h -u alice -n notebook -o %i")
+        cluster.root("ctl1", "systemctl stop slurmctld")
+        try:
+            for path in ("jobs", f"jobs/{job}", "cluster"):
+                page.goto(f"https://{HOST}/hub/{path}")
+                assert "controller does not answer now" in page.inner_text("[role=alert]"), path
+            page.goto(f"https://{HOST}/hub/jobs")
+            assert "Not known now." in page.inner_text("main")
+            assert lab_status(page) == 200
+        finally:
+            cluster.root("ctl1", "systemctl start slurmctld")
+            wait_until("Slurm answers", lambda: cluster.holds(HOST, "squeue -h"), 60)
+            stop_notebook(page)
+        cluster.root("ctl1", "systemctl stop slurmctld")
+        try:
+            page.goto(f"https://{HOST}/hub/spawn")
+            assert "controller does not answer now" in page.inner_text("body")
+        finally:
+            cluster.root("ctl1", "systemctl start slurmctld")
+            wait_until("Slurm answers", lambda: cluster.holds(HOST, "squeue -h"), 60)
+
+
+def test_the_name_of_a_job_is_text_on_the_pages(cluster: LabCluster, browser: Browser) -> None:
+    name = "<img src=x onerror=document.title='taken'>{{ 7 * 7 }}|&quot;"
+    script = f"sbatch --parsable --hold --wrap=hostname --job-name={shlex.quote(name)}\n"
+    cluster.root(HOST, f"printf %s {shlex.quote(script)} | su - alice -s /bin/sh")
+    job = cluster.root(HOST, "squeue -h -u alice -t PD -o %i").split()[-1]
+    with logged_in(cluster, browser, "alice") as page:
+        try:
+            answer = page.goto(f"https://{HOST}/hub/jobs")
+            assert answer is not None
+            assert "script-src 'self'" in answer.headers["content-security-policy"]
+            assert name in page.inner_text("main")
+            page.goto(f"https://{HOST}/hub/jobs/{job}")
+            assert page.locator("main img").count() == 0
+            assert "taken" not in page.title()
+        finally:
+            cluster.root(HOST, f"scancel {job}")
+
+
+def test_a_form_of_another_site_cancels_nothing(cluster: LabCluster, browser: Browser) -> None:
+    job = submit(cluster, "alice", "--hold --wrap=hostname")
+    with logged_in(cluster, browser, "alice") as page:
+        try:
+            address = f"https://{HOST}/hub/jobs/{job}/cancel"
+            page.goto(f"https://{HOST}/hub/jobs")
+            for sent in ("", "2|0|0|0"):
+                refused = page.evaluate(
+                    """async ([url, _xsrf]) => { const body = new URLSearchParams({_xsrf});
+                    return (await fetch(url, {method: 'POST', body})).status; }""",
+                    [address, sent],
+                )
+                assert refused == 403
+            page.goto("about:blank")
+            page.set_content(f'<form method="post" action="{address}"><button>Win a GPU</button></form>')
+            page.get_by_role("button").click()
+            page.wait_for_load_state()
+            assert state(cluster, job) == "PENDING"
+        finally:
+            cluster.root(HOST, f"scancel {job}")
+
+
+def test_who_has_logged_out_is_so_with_a_copy_of_the_cookies_too(cluster: LabCluster, browser: Browser) -> None:
+    with logged_in(cluster, browser, "alice") as page:
+        kept = page.context.storage_state()
+        page.goto(f"https://{HOST}/hub/logout")
+        with browser.new_context(ignore_https_errors=True, storage_state=kept) as copied:
+            other = copied.new_page()
+            other.goto(f"https://{HOST}/hub/jobs")
+            assert "/hub/login" in other.url
+    assert "logout user=alice" in cluster.root(HOST, "journalctl -u deepops-web-hub -o cat -g audit:")
+
+
+def test_the_session_of_a_closed_account_ends(cluster: LabCluster, browser: Browser) -> None:
+    with logged_in(cluster, browser, "mallory") as page:
+        cluster.root(HOST, "usermod --expiredate 1 mallory")
+        try:
+            # JupyterHub asks again after five minutes; when it starts, at once
+            cluster.root(HOST, "systemctl restart deepops-web-hub")
+            wait_until("the pages answer", lambda: hub_status(page, "login") == 200, 60)
+            page.goto(f"https://{HOST}/hub/jobs")
+            assert "/hub/login" in page.url
+        finally:
+            cluster.root(HOST, "usermod --expiredate '' mallory")
+        page.goto(f"https://{HOST}/hub/jobs")
+        assert page.url.endswith("/hub/jobs")
+    assert "session ended user=mallory" in cluster.root(HOST, "journalctl -u deepops-web-hub -o cat -g audit:")
+
+
+def hub_status(page: Page, path: str) -> int:
+    with suppress(PlaywrightError):
+        answer = page.goto(f"https://{HOST}/hub/{path}")
+        return answer.status if answer else 0
+    return 0
 
 
 def lab_status(page: Page) -> int:

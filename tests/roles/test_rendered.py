@@ -116,9 +116,9 @@ def test_all_that_slurm_conf_refuses_is_reported_at_once(tmp_path: Path) -> None
         "slurm_conf_domains": [],
         "slurm_conf_native_metrics": False,
         "slurm_conf_job_script": "",
-        "slurm_plugstack": [],
+        "slurm_conf_plugstack": [],
     }
-    bad = {**good, "slurm_conf_job_script": "x]==========]y", "slurm_plugstack": ["include /etc/x"]}
+    bad = {**good, "slurm_conf_job_script": "x]==========]y", "slurm_conf_plugstack": ["include /etc/x"]}
     refusals = load("roles/slurm_conf/vars/main.yml")["__slurm_conf_refusals"]
     plays = [
         {

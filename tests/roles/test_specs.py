@@ -74,6 +74,8 @@ def test_what_stands_in_group_vars_is_shared() -> None:
         "slurm_group_id",
         # versions
         *("site_software_easybuild_release", "site_software_spack_version", "site_software_spack_commit"),
+        # `packages build pyxis` reads it
+        "environment_pyxis",
     }
 
 

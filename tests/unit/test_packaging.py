@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
+import shutil
 import subprocess
 import tomllib
 from collections.abc import Iterator
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
 
 import pytest
 import yaml
@@ -176,12 +180,6 @@ def test_the_execution_environment_has_what_the_package_has() -> None:
     assert collection["name"].endswith(f"/{galaxy['namespace']}-{galaxy['name']}-{deepopsctl.__version__}.tar.gz")
 
 
-def test_the_images_make_no_variables_of_facts() -> None:
-    """A fact slurm_confinement is not the setting of that name."""
-    for name in ("Containerfile", "execution-environment.yml"):
-        assert "ENV ANSIBLE_INJECT_FACT_VARS=False " in (ROOT / "containers" / name).read_text(encoding="utf-8")
-
-
 def test_the_images_context_has_what_its_containerfile_copies() -> None:
     text = (ROOT / "containers" / "Containerfile").read_text(encoding="utf-8")
     (copied,) = re.findall(r"^COPY (.*) /opt", text, re.MULTILINE)
@@ -195,3 +193,23 @@ def test_the_collection_wants_the_ansible_that_the_package_wants() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
     assert f"ansible-core{runtime['requires_ansible']}" in project["dependencies"]
+
+
+def test_a_release_names_its_repository_and_the_readmes_links_lead_there(tmp_path: Path) -> None:
+    for name in ("pyproject.toml", "galaxy.yml", "README.md"):
+        shutil.copy(ROOT / name, tmp_path)
+    loader = SourceFileLoader("release_script", str(ROOT / "scripts" / "release"))
+    spec = importlib.util.spec_from_loader(loader.name, loader)
+    assert spec
+    release = importlib.util.module_from_spec(spec)
+    loader.exec_module(release)
+
+    release.add_addresses(tmp_path, "0.1.0", "https://git.example.com/hpc/deepopsctl", "")
+
+    package = tomllib.loads((tmp_path / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]
+    collection = yaml.safe_load((tmp_path / "galaxy.yml").read_text(encoding="utf-8"))
+    assert package["Repository"] == collection["repository"] == "https://git.example.com/hpc/deepopsctl"
+    assert package["Issues"] == collection["issues"]
+    links = re.findall(r"\]\(([^)#][^)]*)\)", (tmp_path / "README.md").read_text(encoding="utf-8"))
+    assert "https://git.example.com/hpc/deepopsctl/raw/v0.1.0/docs/images/first-deploy.svg" in links
+    assert [link for link in links if not link.startswith("https://")] == []

@@ -19,6 +19,10 @@ CONTAINERS = {
         _GROUP, "Apptainer", "A job makes an image file of the same tree and starts it with `--nv` and its cores.",
         "on the node, in a job: `apptainer --debug exec IMAGE true`, and Troubleshooting in docs/deploy/containers.md",
     ),
+    "containers-pyxis": Entry(
+        _GROUP, "Pyxis", "`srun --container-image` starts an image file of the same tree, with the job's cores.",
+        "`srun --help` lists --container-image where Pyxis is loaded; on the node: slurmd's log, lines with pyxis",
+    ),
     "containers-registry": Entry(
         _GROUP, "registry", "An image that root adds to the site's registry is pulled and started in a job.",
         "`journalctl -u docker-registry` on environment_registry_node; the nodes' names have to resolve",

@@ -85,6 +85,10 @@ SMOKE = {
         "`scontrol show config | grep MpiDefault` should say pmix, and `srun --mpi=list` name it; else "
         "`deepopsctl deploy slurm`", "MPI",
     ),
+    "mpi-mpich": Entry(
+        "Jobs", "MPICH", "`module load mpich; srun -n 2 ./program` is one program of two processes, on two nodes.",
+        "`srun --mpi=list` has to name pmi2, which the module chooses (SLURM_MPI_TYPE)", "MPI",
+    ),
     "environments": Entry(
         "Jobs", "Python environments", "A job loads each environment of Python packages, and imports what it is for.",
         "load it on that node: `module load NAME/VERSION; python -c 'import PACKAGE'`; `deepopsctl deploy environment` "

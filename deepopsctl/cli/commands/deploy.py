@@ -50,7 +50,7 @@ class DeployCommand(ComponentsCommand):
 @click.option("--replace-newer", is_flag=True, help="Apply this cluster.yml even if a newer one is deployed.")
 @hold_waiting_option
 @duration_option("0", "Stop after this time: 90s, 2h.")
-@click.option("--forks", type=click.IntRange(1, 10_000), help="Nodes in parallel.  [default: by cores, 25 to 100]")
+@click.option("--forks", type=click.IntRange(1, 10_000), help="Nodes in parallel.  [default: by memory, 25 to 100]")
 @click.option(
     "--keep-runs",
     type=click.IntRange(1, 1_000_000),

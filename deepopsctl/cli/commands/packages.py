@@ -66,26 +66,22 @@ def packages() -> None:
 @json_option
 @click.pass_obj
 def build(settings: Settings, /, name: str, *, as_json: bool, **options: Any) -> None:
-    """Build the packages of NAME (`slurm`) in a clean root, and add them to the cluster's repository.
+    """Build the packages of NAME (`slurm`, `pyxis`) in a clean root, and add them to the cluster's repository.
 
     Nothing is built where the inputs are those of an earlier build. A deploy installs the packages where settings.yml
-    has `slurm_install: repository`.
+    has `slurm_install: repository`, those of `pyxis` where `environment_containers` has it: they are built against
+    the Slurm that the nodes get, of sources that `environment_pyxis` names.
     """
     from deepopsctl.cluster.directory import ClusterDir
-    from deepopsctl.lab.image import own_mirror
-    from deepopsctl.lifecycle.package_build import BuildRequest, BuildStore, default_features
-    from deepopsctl.lifecycle.package_repository import PackageRepository
+    from deepopsctl.lifecycle.package_build import BuildStore
+    from deepopsctl.slurm.package_choice import PYXIS
 
     directory = ClusterDir.open(settings.directory)
     host = _host(directory, options)
     store = BuildStore.of_user(os.environ)
-    source = _source(name, options, store)
-    info(f"{source.name} {source.version}" + (f" of {source.suite}" if source.suite else ""))
-    features = default_features(source.name, options["without"])
-    request = BuildRequest(source, options["system"], host.architecture(), options["mirror"] or own_mirror(), features)
-    made, is_new = store.build(request, host, info)
+    make = _build_pyxis if name == PYXIS else _build
+    made, is_new, suite, changed = make(name, directory, store, host, options)
     info(f"built {made.text('version')}" if is_new else f"{made.text('version')} is built already, of the same inputs")
-    suite, changed = PackageRepository(directory).publish(made)
     info(f"repository {suite} {'updated' if changed else 'unchanged'}; inputs and versions: {made.directory}")
     if as_json:
         document: BuiltObject = {
@@ -128,9 +124,11 @@ def add(
     directory = ClusterDir.open(settings.directory)
     sums = read_sums(sha256sums) if sha256sums else {}
     architecture = ThisMachine().architecture()
-    made, is_new = add_packages(BuildStore.of_user(os.environ), name, system, architecture, files, sums)
+    store = BuildStore.of_user(os.environ)
+    made, is_new = add_packages(store, name, system, architecture, files, sums)
     info(f"{made.text('version')}: {amount(len(made.packages), 'package')} {'added' if is_new else 'known already'}")
-    suite, changed = PackageRepository(directory).publish(made)
+    repository = PackageRepository(directory)
+    suite, changed = repository.publish(made, repository.added(made, store.builds()))
     info(f"repository {suite} {'updated' if changed else 'unchanged'}; files and checksums: {made.directory}")
     if as_json:
         document: AddedObject = {
@@ -161,6 +159,37 @@ def list_(settings: Settings, /, *, as_json: bool) -> None:
     names = ("source", "version", "os", "built_at", "suite")
     for line in table(header, [[str(dict(row)[name]) or "-" for name in names] for row in rows]):
         show(line)
+
+
+def _build(
+    name: str, directory: ClusterDir, store: BuildStore, host: BuildHost, options: dict[str, Any]
+) -> tuple[Build, bool, str, bool]:
+    """A source package: its build, whether it was made now, its suite, and whether that changed."""
+    from deepopsctl.lab.image import own_mirror
+    from deepopsctl.lifecycle.package_build import BuildRequest, default_features
+    from deepopsctl.lifecycle.package_repository import PackageRepository
+
+    source = _source(name, options, store)
+    info(f"{source.name} {source.version}" + (f" of {source.suite}" if source.suite else ""))
+    features = default_features(source.name, options["without"])
+    request = BuildRequest(source, options["system"], host.architecture(), options["mirror"] or own_mirror(), features)
+    made, is_new = store.build(request, host, info)
+    repository = PackageRepository(directory)
+    return made, is_new, *repository.publish(made, repository.added(made, store.builds()))
+
+
+def _build_pyxis(
+    _name: str, directory: ClusterDir, store: BuildStore, host: BuildHost, options: dict[str, Any]
+) -> tuple[Build, bool, str, bool]:
+    """The same of Pyxis and Enroot, whose sources the settings name."""
+    from deepopsctl.lifecycle.pyxis_build import build_pyxis, target_of
+
+    for option in ("source", "packaging", "suites", "without"):
+        if options[option]:
+            name = "--suite" if option == "suites" else f"--{option}"
+            raise click.BadParameter("the sources of pyxis are those of environment_pyxis", param_hint=name)
+    target = target_of(directory, store, options["system"], options["release"], options["mirror"])
+    return build_pyxis(directory, store, host, target, options["mirror"], info)
 
 
 def _host(directory: ClusterDir, options: dict[str, Any]) -> BuildHost:

@@ -42,7 +42,7 @@ CHANGES = 2
 @click.option("--every-node", is_flag=True, help="Check each node, also where others report the same before a deploy.")
 @click.option("--full", is_flag=True, help="Check everything, even where nothing changed since the last deploy.")
 @duration_option("0", "Stop after this time: 90s, 2h.")
-@click.option("--forks", type=click.IntRange(1, 10_000), help="Nodes in parallel.  [default: by cores, 25 to 100]")
+@click.option("--forks", type=click.IntRange(1, 10_000), help="Nodes in parallel.  [default: by memory, 25 to 100]")
 @connection_options
 @json_option
 @click.pass_obj

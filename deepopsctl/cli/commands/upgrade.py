@@ -11,6 +11,7 @@ from deepopsctl.cli.main import Settings
 from deepopsctl.cli.options import RenamedOption, duration_option, limit_option, together, workflow_options
 
 if TYPE_CHECKING:
+    from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.lifecycle.pace import Pace
     from deepopsctl.model.json_objects import Answer, NvidiaPlanParts, OsPlanParts, SlurmPlanParts
 
@@ -102,7 +103,24 @@ def slurm(
         plan = plan_upgrade(directory, wanted, base)
         _show_plan("upgrade slurm", plan, plan_lines(plan), ok=not plan.refusals, as_json=as_json)
         return 1 if plan.refusals else 0
+    _build_pyxis(directory, release)
     return run_workflow(upgrade_slurm, wanted, base, console, as_json=as_json)
+
+
+def _build_pyxis(directory: ClusterDir, release: str) -> None:
+    """Slurm loads no Pyxis of another release: one is built for each system whose packages lack it."""
+    import os
+
+    from deepopsctl.cli.output import info
+    from deepopsctl.lifecycle.build_host import ThisMachine
+    from deepopsctl.lifecycle.package_build import BuildStore
+    from deepopsctl.lifecycle.pyxis_build import build_pyxis, lacking, target_of
+
+    store = BuildStore.of_user(os.environ)
+    for system in lacking(directory, release):
+        target = target_of(directory, store, system, release, "")
+        made, _, suite, _ = build_pyxis(directory, store, ThisMachine(), target, "", info)
+        info(f"{made.text('version')} is in {suite}")
 
 
 @upgrade.command("os", short_help="Upgrade the packages of the nodes, and reboot where that is needed.")

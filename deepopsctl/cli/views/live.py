@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,8 +21,9 @@ from rich.text import Text
 
 from deepopsctl.cli.output import discard
 from deepopsctl.run import claim
-from deepopsctl.run.events import Event, HostResult, Status
+from deepopsctl.run.events import Event, HostResult, Status, TaskStarted
 from deepopsctl.run.progress import BLOCKED, Progress
+from deepopsctl.status.package_progress import Inspect
 from deepopsctl.text.amounts import amount
 from deepopsctl.text.node_sets import fold
 from deepopsctl.text.printable import printable
@@ -30,20 +32,29 @@ from deepopsctl.text.printable import printable
 _UNSEEN = frozenset({PurePath(claim.PLAYBOOK).name})
 # after this time without an answer, the last nodes of a task are shown
 _LATE_S = 2.0
+# after this time, one of them is asked what its packages are at, and how often
+_LONG_S, _INSPECT_S = 15.0, 4.0
 
 
 @contextmanager
-def live_view(total: int | None, verbosity: int = 0, *, check: bool = False) -> Iterator[Callable[[Event], None]]:
-    """Two lines that follow the run; failures (with -v, every task) scroll away above them."""
+def live_view(
+    total: int | None, verbosity: int = 0, *, check: bool = False, inspect: Inspect | None = None
+) -> Iterator[Callable[[Event], None]]:
+    """Two lines that follow the run; failures (with -v, every task) scroll away above them.
+
+    `inspect` asks a node what its packages are at, for the second line of a task that takes long.
+    """
     # foreign text is never markup
     console = Console(file=cast("IO[str]", _Terminal(sys.stderr)), markup=False, highlight=False, emoji=False)
     view = _View(total, Progress(check))
-    with Live(view, console=console, refresh_per_second=8, transient=True) as live:
+    with _inspecting(view, inspect), Live(view, console=console, refresh_per_second=8, transient=True) as live:
 
         def watch(event: Event) -> None:
             lines = view.progress.add(event)
             if isinstance(event, HostResult):
                 view.last_result = time.monotonic()
+            elif isinstance(event, TaskStarted):
+                view.task_since = time.monotonic()
             if done := view.finished():
                 live.console.print(done)
             for line in lines:
@@ -55,6 +66,24 @@ def live_view(total: int | None, verbosity: int = 0, *, check: bool = False) -> 
         yield watch
         if done := view.finished(last=True):
             live.console.print(done)
+
+
+@contextmanager
+def _inspecting(view: _View, inspect: Inspect | None) -> Iterator[None]:
+    """Ask next to the run: it waits for no answer."""
+    over = threading.Event()
+
+    def follow() -> None:
+        while inspect and not over.wait(_INSPECT_S):
+            view.follow(inspect)
+
+    thread = threading.Thread(target=follow, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 class _Terminal:
@@ -91,17 +120,28 @@ class _View:
     total: int | None
     progress: Progress
     last_result: float = field(default_factory=time.monotonic)
+    task_since: float = field(default_factory=time.monotonic)
     _started: float = field(default_factory=time.monotonic)
     # the component that runs, since when, and how many nodes had failed before it
     _component: str = ""
     _since: float = field(default_factory=time.monotonic)
     _failed: int = 0
+    # what a node is doing in the task that began then
+    _detail: tuple[float, str] = (0.0, "")
     _spinner: Spinner = field(default_factory=lambda: Spinner("line" if os.environ.get("TERM") == "linux" else "dots"))
 
     @property
     def _waits(self) -> float:
         """Seconds since a node has ended the task."""
         return time.monotonic() - self.last_result
+
+    def follow(self, inspect: Inspect) -> None:
+        """Ask the node that the task waits for, where it takes long."""
+        began, left = self.task_since, self.progress.started.copy().difference(self.progress.done.copy())
+        if left and (seconds := time.monotonic() - began) > _LONG_S:
+            node = min(left)
+            answer = inspect(node, seconds)
+            self._detail = (began, f"{node} {answer}" if answer else "")
 
     @property
     def elapsed(self) -> float:
@@ -147,6 +187,9 @@ class _View:
             text.append("  waits for ", style="dim").append(
                 f"{fold(late)} ({_duration(self._waits, 0)})", style="yellow"
             )
+        began, detail = self._detail
+        if detail and began == self.task_since:
+            text.append(f"  {detail}", style="dim")
         for status, word in ((Status.FAILED, "failed"), (Status.UNREACHABLE, "no answer")):
             if lost := progress.lost(status):
                 text.append(f"  {word}: ", style="red").append(fold(lost), style="bold red")

@@ -140,14 +140,20 @@ def shown_path(path: Path) -> str:
 
 
 @contextmanager
-def show_progress(total: int | None, verbosity: int = 0, *, check: bool = False) -> Iterator[Watch]:
-    """What to hand to the runner as `on_event`. `total` nodes take part, or None where only Ansible knows."""
+def show_progress(total: int | None, verbosity: int = 0, request: RunRequest | None = None) -> Iterator[Watch]:
+    """What to hand to the runner as `on_event`. `total` nodes take part, or None where only Ansible knows.
+
+    On a terminal, a node of `request` is asked what its packages are at, where a task takes long.
+    """
+    check = request is not None and request.check
     if verbosity > 2:
         yield _ansible_output
     elif sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
         from deepopsctl.cli.views.live import live_view
+        from deepopsctl.status.package_progress import package_progress
 
-        with live_view(total, verbosity, check=check) as watch:
+        inspect = package_progress(request.directory, request.login) if request and not check else None
+        with live_view(total, verbosity, check=check, inspect=inspect) as watch:
             yield watch
     else:
         yield plain_lines(note, check=check)

@@ -1,4 +1,4 @@
-"""Whether this Slurm starts MPI programs by PMIx."""
+"""Whether this Slurm starts MPI programs: by PMIx (Open MPI), by PMI-2 (MPICH)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,12 @@ _RELEASE = re.compile(r"(\d+)\.(\d+)")
 def missing(config: Record) -> str:
     """Why it can't, by what srun lists; '' where it can."""
     return reason(slurm.ask(["srun", "--mpi=list"]).output, config.get("SLURM_VERSION", ""))
+
+
+def pmi2_missing() -> str:
+    """Why srun has no PMI-2; '' where it has."""
+    listed = "pmi2" in slurm.ask(["srun", "--mpi=list"]).output.split()
+    return "" if listed else "this Slurm was built without PMI-2: users start programs of MPICH with mpirun"
 
 
 def reason(plugins: str, version: str) -> str:

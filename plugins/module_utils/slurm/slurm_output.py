@@ -16,6 +16,7 @@ _KEY = re.compile(r"(?:(?<=\s)|^)([A-Za-z][A-Za-z0-9_:/.()]*)=")
 _REASON = re.compile(r"\sReason=((.*?) \[([^@\[\]]*)@([^\[\]]*)\])(?=\s|$)")
 _JOB = re.compile(r"([0-9]+(?:\+[0-9]+|_[0-9]+|_\[[0-9,:%.-]+\]?)?)\|([^|]+)\|([A-Z_?]+)\|([^|]*)\|([^|]*)")
 _PINGED = re.compile(r"^Slurmctld\(\S+\) at (\S+) is (UP|DOWN)", re.MULTILINE)
+_STARTS = re.compile(r"Job [0-9]+ to start at ([0-9]+) using")
 _NULL = ("", "(null)", "N/A", "none", "None")
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40, "P": 50}
 _SIZE = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,9})?)([KMGTP]?)i?B?")
@@ -130,6 +131,12 @@ def reason(node: Mapping[str, str]) -> str:
     """Why a node is as it is, in Slurm's or a person's words; '' without any."""
     # a comment has no line of its own
     return present(node.get("Reason", "")).split(" Comment=")[0]
+
+
+def would_start(text: str) -> int | None:
+    """When a job would start, from what `sbatch --test-only` prints with times as numbers; None where it would not."""
+    match = _STARTS.search(text)
+    return int(match[1]) if match else None
 
 
 def clean(text: str, longest: int = 200) -> str:

@@ -14,6 +14,8 @@ from typing import Any
 
 # the first that is there is in force: what slurmd fetched from slurmctld, or a file of the node's own
 PLUGSTACKS = ("/run/slurm/conf/plugstack.conf", "/etc/slurm/plugstack.conf")
+# of the cluster's own packages (slurm-wlm-pyxis)
+OF_PACKAGES = "/usr/lib/pyxis/spank_pyxis.so"
 HINT = "install it on all nodes, built for their Slurm, or make its line `optional` (docs/deploy/spank.md)"
 # more deeply than anybody nests files
 _DEPTH = 8
@@ -33,14 +35,17 @@ def plugins(paths: Sequence[str] = PLUGSTACKS, directory: str = "") -> list[dict
     return _examined(_lines(next(filter(os.path.exists, paths), ""), 0), directory)
 
 
-def obstacles(version: str, text: str | None = None) -> list[str]:
+def obstacles(version: str, text: str | None = None, *, before_packages: bool = False) -> list[str]:
     """Why slurmd of this version would not start: required plugins that it can't load. `text` is a plugstack.conf.
 
-    With an unknown version ('') only those that are not there.
+    With an unknown version ('') only those that are not there. `before_packages`: the cluster's own packages are
+    installed, or replaced, before this is put in force.
     """
     loaded = plugins() if text is None else _examined(_entries(text), "")
     reasons = []
     for plugin in filter(itemgetter("required"), loaded):
+        if before_packages and plugin["path"] == OF_PACKAGES:
+            continue
         if not plugin["there"]:
             reasons.append(f"slurm_plugstack requires {plugin['path']}, which is not there")
         elif version and plugin["version"] and _release(plugin["version"]) != _release(version):

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import re
 import sys
+import threading
 from pathlib import Path
 
 import click
 import pytest
 
 from deepopsctl.cli.output import info
+from deepopsctl.cli.views import live
 from deepopsctl.cli.views.live import live_view
-from deepopsctl.run.events import HostResult, Status, TaskStarted
+from deepopsctl.run.events import HostResult, HostStarted, Status, TaskStarted
 
 
 def test_what_follows_a_run_is_done_without_a_terminal_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,3 +45,32 @@ def test_a_component_that_has_ended_stays_with_its_seconds(monkeypatch: pytest.M
 
     assert [re.search(rf"{sign} {name}  \d+\.\d s", shown) is not None
             for sign, name in (("✓", "nvidia"), ("✗", "storage"), ("✓", "slurm"))] == [True] * 3  # fmt: skip
+
+
+def test_a_long_task_shows_what_the_packages_of_a_node_are_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal, own = os.openpty()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setattr(live, "_LONG_S", 0.0)
+    monkeypatch.setattr(live, "_INSPECT_S", 0.01)
+    asked = threading.Event()
+
+    def inspect(node: str, _seconds: float) -> str:
+        if asked.is_set():
+            shown.set()
+        asked.set()
+        return f"unpacks libpmix2 of {node}"
+
+    shown = threading.Event()
+    with os.fdopen(own, "w") as stream:
+        monkeypatch.setattr(sys, "stderr", stream)
+        with live_view(2, inspect=inspect) as watch:
+            watch(TaskStarted("slurm", "Play", "Install", 1.0))
+            watch(HostStarted("gpu01", "Install"))
+            watch(HostStarted("gpu02", "Install"))
+            watch(HostResult("gpu01", "slurm", "", "Install", Status.OK, 1.0))
+            assert shown.wait(20)
+        text = click.unstyle(os.read(terminal, 100_000).decode())
+    os.close(terminal)
+
+    assert "gpu02 unpacks libpmix2 of gpu02" in text

@@ -14,6 +14,7 @@ from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.renamed import RENAMED
 from deepopsctl.cluster.role_parameters import role_parameters
 from deepopsctl.cluster.settings import (
+    are_compared,
     known_names,
     misspelt_settings,
     renamed_variables,
@@ -58,6 +59,25 @@ def test_a_new_cluster_directory_is_in_order(directory: ClusterDir) -> None:
     require_vault_password(directory, {})
 
     assert misspelt_settings(directory, content_dir()) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("slurm_set_hostname: true\nslurm_config: {TreeWidth: 50}\n", True),
+        ("slurm_set_hostname: '{{ not here }}'\n", False),
+        ("slurm_config: {TreeWidth: '{{ width }}'}\n", False),
+        ("slurm_config: !unsafe {TreeWidth: 50}\n", False),
+        ("slurm_node_name: !vault x\n", False),
+        ("people_declared: []\n", False),
+        ("$ANSIBLE_VAULT;1.1;AES256\n", False),
+    ],
+)  # fmt: skip
+def test_ansible_compares_what_this_side_cannot(directory: ClusterDir, text: str, expected: bool) -> None:
+    assert are_compared(directory, content_dir())
+    directory.settings.write_text(text)
+
+    assert are_compared(directory, content_dir()) is expected
 
 
 class TestBrokenFiles:

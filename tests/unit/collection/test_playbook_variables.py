@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import jinja2
 import yaml
 from jinja2 import meta
 
+from tests.support import node_modules
 from tests.support.paths import ROOT
 
 CONDITIONS = frozenset({"when", "that", "until", "failed_when", "changed_when"})
@@ -85,7 +88,8 @@ def files() -> Iterator[Path]:
         yield from sorted(ROOT.glob(pattern))
 
 
-def test_a_variable_that_is_read_is_set_by_a_role_a_playbook_or_the_program() -> None:
+@cache
+def variables_of_the_collection() -> Variables:
     variables = Variables()
     for pattern in ("group_vars/**/*.yml", "roles/*/defaults/main.yml", "roles/*/vars/*.yml"):
         for path in ROOT.glob(pattern):
@@ -95,6 +99,11 @@ def test_a_variable_that_is_read_is_set_by_a_role_a_playbook_or_the_program() ->
             variables.set |= (spec.get("options") or {}).keys()
     for path in files():
         variables.walk(load(path), path.relative_to(ROOT).as_posix())
+    return variables
+
+
+def test_a_variable_that_is_read_is_set_by_a_role_a_playbook_or_the_program() -> None:
+    variables = variables_of_the_collection()
     # the inventory, secrets, and what a command passes
     program = "\n".join(path.read_text("utf-8") for path in (ROOT / "deepopsctl").rglob("*.py"))
     passed = {name for pair in re.findall(r"\"(\w+)\"|\b(deepops_\w+)=", program) for name in pair}
@@ -106,3 +115,22 @@ def test_a_variable_that_is_read_is_set_by_a_role_a_playbook_or_the_program() ->
     }
     assert strangers == {}
     assert len(variables.read) > 500
+
+
+def facts() -> set[str]:
+    """Of the nodes by the gate, and of the cluster by slurm_gather."""
+    gather = ast.parse((ROOT / "plugins" / "action" / "slurm_gather.py").read_text(encoding="utf-8"))
+    (cluster,) = (
+        node.value
+        for node in ast.walk(gather)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict) and ast.unparse(node.targets[0]) == "facts"
+    )
+    platform = node_modules.load("node.platform")
+    nodes = (platform.os_release, platform.cgroup_facts, platform.memory_facts, platform.pmix_facts)
+    return {ast.literal_eval(key) for key in cluster.keys if key} | {name for made in nodes for name in made()}
+
+
+def test_a_fact_has_no_variables_name() -> None:
+    """Where facts become variables (Ansible without our ansible.cfg), it would be read instead of the setting."""
+    assert len(facts()) > 10
+    assert facts() & variables_of_the_collection().set == set()

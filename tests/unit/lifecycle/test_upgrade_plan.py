@@ -149,6 +149,28 @@ def test_a_plugin_of_another_release_that_slurmd_requires_is_refused() -> None:
         assert plan(with_plugin(**fits)).refusals == ()
 
 
+def test_pyxis_of_the_own_packages_is_replaced_with_slurm_or_the_upgrade_is_refused() -> None:
+    pyxis = {"path": "/usr/lib/pyxis/spank_pyxis.so", "required": True, "there": True, "version": "24.11.5"}
+    old, new = "24.11+pyxis0.24.0-0~deb13+deepopsctl1", "26.05+pyxis0.24.0-0~deb13+deepopsctl1"
+    with_it = replace(node(), installed={**node().installed, "slurm-wlm-pyxis": old}, plugins=(pyxis,))
+    facts = {**ALL, "cn1": with_it}
+
+    ((message, hint),) = plan(facts).refusals
+    assert message.startswith(
+        "cn1: plugstack.conf requires /usr/lib/pyxis/spank_pyxis.so, which was built for Slurm 24"
+    )
+    assert "packages build pyxis --release 26.05 --for debian13" in hint
+
+    suite, values = next(iter(SERVED["Debian 13"].items()))
+    served = {"Debian 13": {suite: {**values, "libraries": ["slurm-wlm-pyxis"], "added": {"slurm-wlm-pyxis": new}}}}
+    made = make_plan(CLUSTER, WANTED, facts, served, SlurmState(controller_up=True))
+    assert made.refusals == ()
+    assert made.packages("cn1") == {"slurm-client": NEW, "slurm-wlm-pyxis": new, "slurmd": NEW}
+    # Slurm alone is not all
+    half = replace(with_it, installed={**node(NEW).installed, "slurm-wlm-pyxis": old})
+    assert "cn1" in make_plan(CLUSTER, WANTED, {**ALL, "cn1": half}, served, SlurmState(controller_up=True)).todo
+
+
 def test_an_upgrade_to_another_release_that_is_under_way_is_ended_first() -> None:
     assert "--to 25.11` continues" in refusals(record={"to": "25.11", "from": "24.11"})
 

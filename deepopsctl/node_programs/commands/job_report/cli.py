@@ -53,10 +53,11 @@ def main(arguments: list[str] | None = None, run: Run = run_command) -> int:
 
 
 def _all(reports: list[Report]) -> list[dict[str, Any]]:
-    return [_document(report) for report in reports]
+    return [document(report) for report in reports]
 
 
-def _document(report: Report) -> dict[str, Any]:
+def document(report: Report) -> dict[str, Any]:
+    """One job as JSON has it."""
     job, summary = report.job, report.job.summary
     facts = {
         key: getattr(job, key)
@@ -72,6 +73,7 @@ def _document(report: Report) -> dict[str, Any]:
             "start",
             "end",
             "nodes",
+            "gpus",
         )
     }
     measures = {key: _sides(getattr(report, key)) for key in ("time", "cpu", "memory", "gpu", "gpu_memory")}

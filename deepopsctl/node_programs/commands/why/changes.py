@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ..._shared import slurm_output
 from ..._shared.fitting import fits, minutes
 from ..._shared.slurm_output import clock
 from ..._shared.values import format_time
@@ -20,7 +21,6 @@ from .resources import Places
 
 # tries, seconds in all, and the shortest gain in seconds that is one
 MOST, BUDGET_S, LEAST_GAIN_S = 6, 8.0, 60
-_STARTS = re.compile(r"Job [0-9]+ to start at ([0-9]+) using")
 _NAME = re.compile(r"[A-Za-z0-9][\w.@-]*\$?")
 
 
@@ -42,8 +42,7 @@ def start(job: Job, slurm: Slurm, options: dict[str, str | None] | None = None) 
     ]
     if slurm.me != job["UserName"]:
         argv.append("--uid=" + job["UserName"])
-    match = _STARTS.search(slurm.result([*argv, "--wrap=true"]).errors)
-    return int(match[1]) if match else None
+    return slurm_output.would_start(slurm.result([*argv, "--wrap=true"]).errors)
 
 
 def sooner(job: Job, slurm: Slurm, changes: list[Change], expected: int | None, *, stuck: bool) -> list[Advice]:

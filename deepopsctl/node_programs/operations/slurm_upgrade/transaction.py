@@ -27,8 +27,9 @@ _NEW = "deepopsctl-new.list"
 # `Inst slurmd [24.11.5-4] (26.05.5-1 deepopsctl:trixie-slurm-wlm-26.05 [amd64])`
 _REPLACED = re.compile(r"^Inst (\S+) \[([^\]]+)\]", re.MULTILINE)
 _REMOVED = re.compile(r"^(?:Remv|Purg) (\S+)", re.MULTILINE)
-# old shared libraries may go with what needed them
-_LIBRARY = re.compile(r"libslurm\d+\w*|libslurmdb\d+\w*")
+# old shared libraries may go with what needed them, and so may a Pyxis that the new release has none of: where
+# plugstack.conf requires it, the plan refuses
+_LIBRARY = re.compile(r"libslurm\d+\w*|libslurmdb\d+\w*|slurm-wlm-pyxis")
 
 
 def prepare(packages: Mapping[str, str], *, keep: bool) -> None:

@@ -17,6 +17,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ..._shared import command, settings, slurm_client, slurm_output
+from ...commands.job_report import history
 from . import CONFIG, notebook_job, offer, own_jobs, pam
 from .offer import Limits, RefusedError
 
@@ -55,6 +56,8 @@ def answer(question: dict[str, Any], config: dict[str, Any]) -> Answer:
         password, address = question.get("password"), str(question.get("address", ""))
         return {"open": pam.opens(account.pw_name, None if password is None else str(password), address)}
     action = _OF_USERS[what]
+    if what == "submit" and not pam.opens(account.pw_name, None, ""):
+        raise RefusedError("your account is closed: ask your administrators")
     # before: as the user, no one is asked for the user's groups any more
     groups = become(account)
     return action(account, groups, question, config)
@@ -99,7 +102,10 @@ def become(account: pwd.struct_passwd) -> list[str]:
 
 
 def _ask(argv: Sequence[str]) -> str:
+    """What Slurm says. Without the accounting there are no accounts; without slurmctld, no one knows partitions."""
     result = slurm_client.ask(argv, LIMIT_S)
+    if not result.ok and argv[0] != slurm_client.CLUSTERS[0]:
+        raise RefusedError(slurm_output.clean(result.failure, 300))
     return result.output if result.ok else ""
 
 
@@ -143,8 +149,19 @@ def _cancel(
     return {}
 
 
-def _jobs(_account: pwd.struct_passwd, _groups: list[str], question: dict[str, Any], _config: dict[str, Any]) -> Answer:
-    return own_jobs.listed(slurm_client.ask, int(question.get("days", 7)))
+def _jobs(account: pwd.struct_passwd, _groups: list[str], question: dict[str, Any], _config: dict[str, Any]) -> Answer:
+    """One's own, or those of an account that the user is in or coordinates, as far as Slurm shows them."""
+    days, wanted = int(question.get("days", 7)), str(question.get("account", ""))
+    accounts = history.accounts_of(account.pw_name, _ask)
+    if wanted and wanted not in accounts:
+        raise RefusedError("that is not an account of yours")
+    return {"accounts": accounts, **own_jobs.listed(slurm_client.ask, days, wanted)}
+
+
+def _usage(
+    _account: pwd.struct_passwd, _groups: list[str], question: dict[str, Any], _config: dict[str, Any]
+) -> Answer:
+    return own_jobs.usage(slurm_client.ask, int(question.get("days", 30)), users=question.get("users") is True)
 
 
 def _one_job(
@@ -154,9 +171,11 @@ def _one_job(
 
 
 def _cluster(
-    _account: pwd.struct_passwd, _groups: list[str], _question: dict[str, Any], _config: dict[str, Any]
+    account: pwd.struct_passwd, groups: list[str], _question: dict[str, Any], _config: dict[str, Any]
 ) -> Answer:
-    return own_jobs.cluster(slurm_client.ask)
+    now = own_jobs.cluster(slurm_client.ask)
+    waits = [] if now["trouble"] else own_jobs.waits(offer.find(account.pw_name, groups, _ask), slurm_client.ask)
+    return {**now, "waits": waits}
 
 
 def _job(question: dict[str, Any]) -> str:
@@ -167,5 +186,6 @@ def _job(question: dict[str, Any]) -> str:
 
 
 _OF_USERS: dict[str, Callable[[pwd.struct_passwd, list[str], dict[str, Any], dict[str, Any]], Answer]] = {
-    "offer": _offer, "submit": _submit, "cancel": _cancel, "jobs": _jobs, "job": _one_job, "cluster": _cluster,
+    "offer": _offer, "submit": _submit, "cancel": _cancel, "jobs": _jobs, "usage": _usage, "job": _one_job,
+    "cluster": _cluster,
 }  # fmt: skip

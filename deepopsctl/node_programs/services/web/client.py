@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from . import AGENT
@@ -19,11 +22,51 @@ class SilentError(Exception):
     """The agent, or Slurm behind it, does not answer."""
 
 
+class BusyError(RefusedError):
+    """Too much is asked at a time, by this user or by all: nothing is known of what was asked."""
+
+
+class Turns:
+    """Questions at a time, each a process of the agent's: others wait a while; too many of one user are refused."""
+
+    IN_ALL, OF_ONE = 24, 6
+    # who waits for longer has closed the page, and its answer would cost the next one's time
+    WAIT_S = 20.0
+
+    def __init__(self) -> None:
+        self._all = asyncio.Semaphore(self.IN_ALL)
+        self._of: Counter[str] = Counter()
+
+    @asynccontextmanager
+    async def take(self, user: str) -> AsyncIterator[None]:
+        """One of them. Raises BusyError."""
+        if user and self._of[user] >= self.OF_ONE:
+            raise BusyError("you ask too much at the same time: wait a moment, and load the page again")
+        self._of[user] += 1
+        try:
+            try:
+                await asyncio.wait_for(self._all.acquire(), self.WAIT_S)
+            except asyncio.TimeoutError as error:
+                raise BusyError("many users load these pages now: try again in a minute") from error
+            try:
+                yield
+            finally:
+                self._all.release()
+        finally:
+            self._of[user] -= 1
+            if not self._of[user]:
+                del self._of[user]
+
+
+TURNS = Turns()
+
+
 async def ask(what: str, user: str = "", path: str = AGENT, **more: Any) -> dict[str, Any]:
     """One answer. Raises RefusedError with a text for the user, and SilentError."""
     question = json.dumps({"ask": what, "user": user, **more}) + "\n"
     try:
-        line = await asyncio.wait_for(_exchange(path, question), PATIENCE_S)
+        async with TURNS.take(user):
+            line = await asyncio.wait_for(_exchange(path, question), PATIENCE_S)
         answer: dict[str, Any] = json.loads(line)
     except (OSError, ValueError, asyncio.TimeoutError) as error:
         raise SilentError(f"{path}: {error or type(error).__name__}") from error

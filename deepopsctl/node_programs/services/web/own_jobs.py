@@ -4,97 +4,78 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..._shared import command, node_states, slurm_client, slurm_output
 from ..._shared.command import Result
 from ..._shared.slurm_output import clean, whole
+from ...commands.job_report import history
+from ...commands.job_report.asking import Run, UnansweredError
+from ...commands.job_report.cli import document
+from ...commands.job_report.measures import measure
+from .offer import Offer
 
 Ask = Callable[..., Result]
 LIMIT_S = 60
 # the newest of them: a page of 100,000 helps nobody
 MOST = 200
-WHY = "/usr/local/bin/why"
-_LIVE = "%i|%T|%P|%a|%V|%S|%l|%M|%C|%m|%b|%D|%N|%r"
+MOST_WAITS, WAITS_S = 12, 8.0
+WHY, USAGE = "/usr/local/bin/why", "/usr/local/bin/usage"
+_LIVE = "%i|%u|%T|%P|%a|%V|%S|%l|%M|%C|%m|%b|%D|%N|%r"
 _LIVE_KEYS = (
-    "id", "state", "partition", "account", "submitted", "start", "limit", "elapsed", "cpus", "memory", "gres", "nodes",
-    "where", "reason",
-)  # fmt: skip
-_DELIMITER = "\x1f"
-_ENDED_KEYS = (
-    "JobID", "State", "Partition", "Account", "Start", "End", "ElapsedRaw", "AllocCPUS", "ReqMem", "AllocTRES",
-    "TotalCPU", "MaxRSS", "ExitCode", "JobName",
+    "id", "user", "state", "partition", "account", "submitted", "start", "limit", "elapsed", "cpus", "memory", "gres",
+    "nodes", "where", "reason",
 )  # fmt: skip
 _NAME = "%i|%j"
 
 
-def listed(ask: Ask, days: int) -> dict[str, Any]:
-    """The jobs that wait and run, and those that have ended in these days, the newest first."""
-    environment = command.slurm_environment(SLURM_TIME_FORMAT="%s", TZ="UTC")
-    live = ask(slurm_client.squeue(_LIVE, "--me", "--array"), LIMIT_S, env=environment)
+def listed(ask: Ask, days: int, account: str = "") -> dict[str, Any]:
+    """One's own jobs, or all of an account: those that wait and run, and the newest that have ended in these days."""
+    whose = "--account=" + account if account else "--me"
+    live = ask(slurm_client.squeue(_LIVE, whose, "--array"), LIMIT_S, env=_environment())
     if not live.ok:
         return {"trouble": clean(live.failure, 300), "live": [], "ended": []}
-    names = _names(ask(slurm_client.squeue(_NAME, "--me", "--array"), LIMIT_S, env=environment).output)
+    names = _names(ask(slurm_client.squeue(_NAME, whose, "--array"), LIMIT_S, env=_environment()).output)
     rows = [dict(zip(_LIVE_KEYS, row)) for row in slurm_output.rows(live.output, _LIVE)]
     for row in rows:
         row["name"] = names.get(row["id"], "")
-    ended, trouble = _ended(ask, max(1, min(days, 90)), environment)
-    return {"trouble": trouble, "more": max(len(rows), len(ended)) > MOST, "live": rows[:MOST], "ended": ended[:MOST]}
+    trouble, ended, more = "", [], False
+    try:
+        jobs, more = history.newest(_running(ask), max(1, min(days, 90)), MOST, [account] if account else ())
+        ended = [document(measure(job)) for job in jobs]
+    except UnansweredError as error:
+        trouble = clean(str(error), 300)
+    return {"trouble": trouble, "more": more or len(rows) > MOST, "live": rows[:MOST], "ended": ended}
+
+
+def usage(ask: Ask, days: int, *, users: bool) -> dict[str, Any]:
+    """What the command `usage` says to the user who asks."""
+    result = ask([USAGE, "--json", f"--days={max(1, min(days, 366))}", *(["--users"] if users else [])], LIMIT_S)
+    if not result.ok:
+        return {"trouble": clean(result.failure.replace("error: ", ""), 300)}
+    answer: dict[str, Any] = json.loads(result.output)
+    return answer
+
+
+def _environment() -> dict[str, str]:
+    return command.slurm_environment(SLURM_TIME_FORMAT="%s", TZ="UTC")
+
+
+def _running(ask: Ask) -> Run:
+    def query(argv: Sequence[str]) -> str:
+        result = ask(argv, LIMIT_S, env=_environment())
+        if not result.ok:
+            raise UnansweredError(result.failure)
+        return str(result.output)
+
+    return query
 
 
 def _names(text: str) -> dict[str, str]:
     """Names are texts of users': a line is a number, a bar, and all else."""
     pairs = (line.partition("|") for line in text.splitlines())
     return {number: clean(name, 80) for number, bar, name in pairs if bar}
-
-
-def _ended(ask: Ask, days: int, environment: dict[str, str]) -> tuple[list[dict[str, Any]], str]:
-    """Jobs of the accounting, and why there are none."""
-    argv = [
-        "sacct", "--parsable2", "--noheader", "--delimiter=" + _DELIMITER, f"--starttime=now-{days}days",
-        "--state=BOOT_FAIL,CANCELLED,COMPLETED,DEADLINE,FAILED,NODE_FAIL,OUT_OF_MEMORY,PREEMPTED,TIMEOUT",
-        "--endtime=now", "--format=" + ",".join(_ENDED_KEYS),
-    ]  # fmt: skip
-    result = ask(argv, LIMIT_S, env=environment)
-    if not result.ok:
-        return [], clean(result.failure, 300)
-    jobs: dict[str, dict[str, Any]] = {}
-    for line in result.output.split("\n"):
-        words = line.split(_DELIMITER, len(_ENDED_KEYS) - 1)
-        if len(words) < len(_ENDED_KEYS) or not words[0][:1].isdigit():
-            continue
-        row = dict(zip(_ENDED_KEYS, words))
-        number, _, step = row["JobID"].partition(".")
-        if not step:
-            jobs[number] = _job(row)
-        elif number in jobs:
-            # steps have what was used of memory
-            used = slurm_output.size(row["MaxRSS"]) or 0
-            jobs[number]["memory_used"] = max(used, jobs[number]["memory_used"])
-    return sorted(jobs.values(), key=lambda job: job["end"], reverse=True), ""
-
-
-def _job(row: dict[str, str]) -> dict[str, Any]:
-    tres = slurm_output.tres(row["AllocTRES"])
-    cpus, elapsed = whole(row["AllocCPUS"]) or 0, whole(row["ElapsedRaw"]) or 0
-    return {
-        "id": clean(row["JobID"], 40),
-        "name": clean(row["JobName"].strip(), 80),
-        "state": clean(row["State"], 40),
-        "partition": row["Partition"],
-        "account": row["Account"],
-        "start": whole(row["Start"]) or 0,
-        "end": whole(row["End"]) or 0,
-        "elapsed": elapsed,
-        "cpus": cpus,
-        "cpu_asked": cpus * elapsed,
-        "cpu_used": slurm_output.seconds(row["TotalCPU"]) or 0.0,
-        "memory_asked": slurm_output.size(tres.get("mem", ""), "M") or 0,
-        "memory_used": 0,
-        "gpus": sum(slurm_output.gpus_of_tres(tres).values()),
-        "exit": row["ExitCode"],
-    }
 
 
 def explained(job: str, ask: Ask) -> dict[str, Any]:
@@ -133,6 +114,27 @@ def cluster(ask: Ask) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def waits(offered: Offer, ask: Ask) -> list[dict[str, Any]]:
+    """When one core, or one GPU of each type, would be there for this user for an hour, by `sbatch --test-only`.
+
+    slurmctld plans as for a job of the queue: few are tried, and none after a slow one.
+    """
+    places = [(each, kind) for each in offered.partitions for kind in each.gpus or [None]]
+    planned, began = [], time.monotonic()
+    for partition, kind in places[:MOST_WAITS]:
+        if time.monotonic() - began > WAITS_S:
+            break
+        minutes = min(60, partition.minutes or 60)
+        options = [f"--partition={partition.name}", f"--time={minutes}", "--ntasks=1"]
+        if kind is not None:
+            options.append("--gres=gpu:" + (f"{kind}:1" if kind else "1"))
+        tried = ask(["sbatch", "--test-only", *options, "--wrap=true"], LIMIT_S, env=_environment())
+        start = slurm_output.would_start(tried.errors)
+        what = "1 core" if kind is None else f"1 GPU {kind}".strip()
+        planned.append({"partition": partition.name, "what": what, "minutes": minutes, "start": start})
+    return planned
+
+
 def _nothing() -> dict[str, int]:
     return {"nodes": 0, "nodes_down": 0, "cpus": 0, "cpus_free": 0}
 
@@ -167,9 +169,8 @@ def _waiting(ask: Ask) -> dict[str, int]:
 
 
 def _maintenance(ask: Ask) -> list[dict[str, Any]]:
-    environment = command.slurm_environment(SLURM_TIME_FORMAT="%s", TZ="UTC")
     shown = slurm_output.records(
-        ask(slurm_client.RESERVATIONS, LIMIT_S, env=environment).output, "ReservationName"
+        ask(slurm_client.RESERVATIONS, LIMIT_S, env=_environment()).output, "ReservationName"
     ).values()
     soon = time.time() + 7 * 86400
     return [

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Callable
 from typing import Any
 
 from ..._shared import slurm_output
-from ..._shared.values import format_size, format_time
+from ..._shared.values import format_count, format_size, format_time
 
 GOOD, POOR = 50, 10
+# Slurm's plans are of this minute
+SOON_S = 60
+NO_ANSWER = (
+    "Slurm's controller does not answer now. Jobs and notebooks that run continue; nothing is lost. "
+    "Try again in a minute; your administrators see it, too."
+)
+# of its commands, and of `why`
+_SILENT = re.compile(r"unable to contact slurm controller|does not answer|\btimed out\b|\btime out\b", re.IGNORECASE)
+
+
+def trouble(text: str) -> str:
+    """An error as users read it: which of Slurm's functions failed says nothing to them where it does not answer."""
+    return NO_ANSWER if _SILENT.search(text) else text
 
 
 def moment(seconds: Any) -> str:
@@ -23,6 +38,7 @@ def jobs(answer: dict[str, Any]) -> dict[str, Any]:
     return {
         "trouble": answer.get("trouble", ""),
         "more": answer.get("more", False),
+        "accounts": answer.get("accounts", []),
         "waiting": [row for row in live if row["state"] == "PENDING"],
         "running": [row for row in live if row["state"] != "PENDING"],
         "ended": [_ended(row) for row in answer.get("ended", [])],
@@ -41,17 +57,57 @@ def _live(row: dict[str, str]) -> dict[str, Any]:
 
 
 def _ended(row: dict[str, Any]) -> dict[str, Any]:
+    bars = {key: _bar(row[key], form) for key, form in _MEASURES.items()}
     return {
         **row,
         "start": moment(row["start"]),
         "end": moment(row["end"]),
         "elapsed": format_time(row["elapsed"]),
         "good": row["state"] == "COMPLETED",
-        "cpu": _share(row["cpu_used"], row["cpu_asked"]),
-        "cpu_text": f"{format_time(row['cpu_used'])} of {format_time(row['cpu_asked'])}",
-        "memory": _share(row["memory_used"], row["memory_asked"]),
-        "memory_text": f"{format_size(row['memory_used'])} of {format_size(row['memory_asked'])}",
+        **bars,
     }
+
+
+def _bar(sides: dict[str, float] | None, form: Callable[[float], str]) -> dict[str, Any] | None:
+    """A bar with its text; None where one of its sides is not known."""
+    share = _share(sides["used"], sides["asked"]) if sides else None
+    return {**share, "text": f"{form(sides['used'])} of {form(sides['asked'])}"} if share and sides else None
+
+
+def usage(answer: dict[str, Any]) -> dict[str, Any]:
+    """Of the page of what was used."""
+    recent = answer.get("recent") or {"rows": []}
+    return {
+        "trouble": answer.get("trouble", ""),
+        "counted": moment(answer.get("end")),
+        "accounts": [{**each, "percent": _target(each)} for each in answer.get("accounts", [])],
+        "rows": [
+            {**row, "gpu": _bar({"used": row["gpu_hours_busy"], "asked": row["gpu_hours_seen"]}, _hours)}
+            for row in recent["rows"]
+        ],
+    }
+
+
+def _target(account: dict[str, Any]) -> str:
+    total, target = account["total"], account["target_rgu_years"]
+    return f"{total['rgu_years'] / target:.0%}" if total and target else ""
+
+
+def _hours(value: float) -> str:
+    return f"{value:,.1f} GPU-hours"
+
+
+def _cores(value: float) -> str:
+    return f"{format_count(value)} cores"
+
+
+def _gpus(value: float) -> str:
+    return f"{format_count(value)} GPUs"
+
+
+_MEASURES: dict[str, Callable[[float], str]] = {
+    "cpu": _cores, "memory": format_size, "gpu": _gpus, "gpu_memory": format_size,
+}  # fmt: skip
 
 
 def _share(used: float, asked: float) -> dict[str, Any] | None:
@@ -86,8 +142,17 @@ def cluster(answer: dict[str, Any]) -> dict[str, Any]:
         "trouble": answer.get("trouble", ""),
         "partitions": answer.get("partitions", []),
         "gpus": answer.get("gpus", []),
+        "waits": [{**each, "text": _wait(each["start"])} for each in answer.get("waits", [])],
         "maintenance": [
             {**each, "start": moment(each["start"]), "end": moment(each["end"])}
             for each in answer.get("maintenance", [])
         ],
     }
+
+
+def _wait(start: int | None) -> str:
+    """`at once`, `in 2h 05m`, of what Slurm plans."""
+    if start is None:
+        return "not planned: such a job would be refused"
+    rest = start - time.time()
+    return "at once" if rest < SOON_S else f"in {format_time(rest)}"

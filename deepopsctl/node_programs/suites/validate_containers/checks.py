@@ -7,8 +7,8 @@ from functools import partial
 from ..._shared import checks
 
 SUITE = "containers"
-PODMAN, CHARLIECLOUD, APPTAINER, REGISTRY = (
-    "containers-podman", "containers-charliecloud", "containers-apptainer", "containers-registry",
+PODMAN, CHARLIECLOUD, APPTAINER, PYXIS, REGISTRY = (
+    "containers-podman", "containers-charliecloud", "containers-apptainer", "containers-pyxis", "containers-registry",
 )  # fmt: skip
 DEVICES, STARTS, REMOVED = "containers-devices", "containers-starts", "containers-removed"
 

@@ -16,6 +16,7 @@ _NAMES = {
     "podman": checks.PODMAN,
     "charliecloud": checks.CHARLIECLOUD,
     "apptainer": checks.APPTAINER,
+    "pyxis": checks.PYXIS,
     "registry": checks.REGISTRY,
 }
 # in the others a user has the own id alone

@@ -24,7 +24,12 @@ from .checks import check, skip
 Request = dict[str, Any]
 Result = dict[str, Any]
 
-NAMES = {"podman": checks.PODMAN, "charliecloud": checks.CHARLIECLOUD, "apptainer": checks.APPTAINER}
+NAMES = {
+    "podman": checks.PODMAN,
+    "charliecloud": checks.CHARLIECLOUD,
+    "apptainer": checks.APPTAINER,
+    "pyxis": checks.PYXIS,
+}
 # of each node: Podman takes some 30 MiB for each container that it starts
 LEAST_MB, MOST_MB = 500, 4000
 EPILOG_S = 60

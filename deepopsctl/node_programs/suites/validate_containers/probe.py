@@ -30,10 +30,10 @@ for device in "$@"; do (: <>"$device") 2>&1 && echo "device $device: opened"; do
 """
 
 
-def command_output(argv: Sequence[str], stdin: bytes = b"", limit_s: float = LIMIT_S) -> str:
+def command_output(argv: Sequence[str], stdin: bytes = b"", environment: dict[str, str] | None = None) -> str:
     """A command's output; raises RuntimeError with its last words."""
     try:
-        done = subprocess.run(argv, input=stdin, capture_output=True, check=False, timeout=limit_s)
+        done = subprocess.run(argv, input=stdin, capture_output=True, check=False, timeout=LIMIT_S, env=environment)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise RuntimeError(str(error)) from error
     if done.returncode:
@@ -107,6 +107,17 @@ def apptainer(tree: str) -> dict[str, Any]:
     )
 
 
+def pyxis(tree: str) -> dict[str, Any]:
+    """Make an image file of the tree, and ask its shell in a step of this job that Slurm starts in it."""
+    image = tree + ".sqsh"
+    command_output(["mksquashfs", tree, image, "-no-progress", "-quiet"])
+    # not the limits of this step
+    environment = {name: text for name, text in os.environ.items() if not name.startswith(("SLURM_STEP", "SRUN_"))}
+    step = ["srun", "--overlap", "--nodes=1", "--ntasks=1", "--nodelist=" + os.environ.get("SLURMD_NODENAME", "")]
+    shell = ["--container-image=" + image, SHELL, "-c", ASK, SHELL, *devices()]
+    return answers(command_output([*step, *shell], environment=environment))
+
+
 def pull(image: str) -> dict[str, Any]:
     """Get an image of the site's registry and ask its shell."""
     command_output(["podman", "pull", "--quiet", image])
@@ -142,7 +153,7 @@ def start_many(count: int) -> dict[str, Any]:
     return {"asked": count, "started": started, "seconds": round(time.monotonic() - began, 1), "words": words}
 
 
-ENGINES = {"podman": podman, "charliecloud": charliecloud, "apptainer": apptainer}
+ENGINES = {"podman": podman, "charliecloud": charliecloud, "apptainer": apptainer, "pyxis": pyxis}
 
 
 def attempt(data: dict[str, Any], name: str, function: Any, *arguments: Any) -> None:

@@ -84,9 +84,9 @@ def partitions(slurm_partitions: Iterable[Mapping[str, Any]], known: Iterable[st
 class Inputs(NamedTuple):
     """`tested` are the compute nodes to test, `reports` the nodes' own, by name; silent ones have none.
 
-    `directories` are the private directories of jobs, where cluster.yml has `job_directories`; `mpi` says whether users
-    have the module openmpi, `environments` are the modules of Python packages, `guide_script` is the first job of the
-    site's user guide.
+    `directories` are the private directories of jobs, where cluster.yml has `job_directories`; `mpi` are the
+    modules of MPIs that users have, `environments` are those of Python packages, `guide_script` is the first job of
+    the site's user guide.
     """
 
     cluster: str
@@ -97,7 +97,7 @@ class Inputs(NamedTuple):
     wanted: dict[str, Node]
     partitions: list[Partition]
     directories: Mapping[str, Any] = {}
-    mpi: bool = False
+    mpi: Sequence[str] = ()
     environments: Sequence[str] = ()
     guide_script: str = ""
 

@@ -47,7 +47,7 @@ def trials(request: dict[str, Any]) -> Result:
         wanted=wanted,
         partitions=context.partitions(request["partitions"], known, expand),
         directories=request["job_directories"],
-        mpi=bool(request["mpi"]),
+        mpi=request["mpi"],
         environments=request["environments"],
         guide_script=request["guide_script"],
     )

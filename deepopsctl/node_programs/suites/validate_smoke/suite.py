@@ -30,7 +30,10 @@ STAGES = (
         Trial(gpus.verify_devices, gpus.CHECKS),
     ),
     (Trial(directories.verify_directories, [directories.CHECK], lambda inputs: bool(inputs.directories)),),
-    (Trial(mpi.verify_mpi, [mpi.CHECK], lambda inputs: inputs.mpi),),
+    (
+        Trial(mpi.verify_openmpi, [mpi.OPENMPI.check], lambda inputs: mpi.OPENMPI.module in inputs.mpi),
+        Trial(mpi.verify_mpich, [mpi.MPICH.check], lambda inputs: mpi.MPICH.module in inputs.mpi),
+    ),
     (Trial(environments.verify_environments, [environments.CHECK], lambda inputs: bool(inputs.environments)),),
     (
         Trial(batch.verify_batch_jobs, ["batch-output", "job-array"]),

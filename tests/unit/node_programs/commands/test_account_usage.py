@@ -15,6 +15,9 @@ import pytest
 
 from deepopsctl.node_programs.commands.account_usage import accounting, cli, documents
 from deepopsctl.node_programs.commands.account_usage.accounting import Use
+from deepopsctl.node_programs.commands.job_report import summary
+from deepopsctl.node_programs.commands.job_report.asking import UnansweredError
+from deepopsctl.node_programs.commands.job_report.summary import GpuUse, Summary
 from deepopsctl.node_programs.commands.user_commands import usage
 
 ME = pwd.getpwuid(os.getuid()).pw_name
@@ -49,6 +52,25 @@ class Slurm:
         if "config" in argv:
             return f"SlurmDBD configuration:\nPrivateData            = {self.private}\n"
         return self.coordinators if "withcoord" in argv else SHARES
+
+
+# of the accounting, as `usage` asks it: a job of 10 hours with two GPUs, of which monitoring saw one in use
+SEEN = summary.write(
+    Summary(gpus=tuple(GpuUse("gpu01", gpu, use, use, 1e9, 8e9) for gpu, use in (("0", 0.5), ("1", 0))))
+)
+ENDED = ("{user}", "def-curie", "36000", "12", "cpu=12,gres/gpu=2", SEEN)
+
+
+def accounting_says(argv: Sequence[str]) -> str:
+    """sacct and sacctmgr for a user: their own jobs, with `--allusers` those of all."""
+    if argv[0] == "sacctmgr":
+        return "def-curie\ndef-curie_gpu\n" if "association" in argv else "def-noether\n"
+    users = [ME, "nobody"] if "--allusers" in argv else [ME]
+    return "".join("\x1f".join(ENDED).replace("{user}", user) + "\n" for user in users)
+
+
+def no_answer(argv: Sequence[str]) -> str:
+    raise UnansweredError(f"{argv[0]}: Connection refused")
 
 
 @pytest.fixture
@@ -148,23 +170,45 @@ def test_the_command_shows_a_line_for_each_account_and_its_user(
 ) -> None:
     cli.write_all(WANTED, str(tmp_path), NOON)
 
-    assert usage.main(["--users"], str(tmp_path)) == 0
+    assert usage.main(["--users"], str(tmp_path), accounting_says) == 0
 
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "hpc, 2026-01-01 to 2026-11-25 12:00"
     assert lines[2].split()[:3] == ["account", "jobs", "RGU-hours"]
-    assert [line.split()[0] for line in lines[3:]] == ["def-curie", ME, "nobody"]
+    assert [line.split()[0] for line in lines[3:6]] == ["def-curie", ME, "nobody"]
     assert lines[4].split()[1:4] == ["(you)", "2", "80.00"]
 
 
-def test_the_command_without_a_count_and_with_a_strange_account_says_so(
+def test_without_billing_it_shows_what_jobs_had_and_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert usage.main([], str(tmp_path), accounting_says) == 0
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "Jobs that have ended in the last 30 days"
+    assert lines[3].split() == ["def-curie", ME, "1", "120.0", "20.0", "20.0", "5.0", "15.0", "25", "%"]
+    assert len(lines) == 4
+
+
+def test_json_has_the_sums_of_others_with_users_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for options, users in (([], [ME]), (["--users"], sorted([ME, "nobody"]))):
+        assert usage.main(["--json", *options], str(tmp_path), accounting_says) == 0
+        document = json.loads(capsys.readouterr().out)
+        assert [row["user"] for row in document["recent"]["rows"]] == users
+        assert {row["gpu_hours_idle"] for row in document["recent"]["rows"]} == {15.0}
+
+
+def test_the_command_says_what_it_can_not_show(
     slurm: Slurm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert usage.main([], str(tmp_path)) == 1
-    assert "nothing was counted" in capsys.readouterr().err
+    assert usage.main([], str(tmp_path), no_answer) == 1
+    assert "Connection refused" in capsys.readouterr().err
     cli.write_all(WANTED, str(tmp_path), NOON)
-    assert usage.main(["def-bohr"], str(tmp_path)) == 1
-    assert "def-bohr is not an account of yours: def-curie" in capsys.readouterr().err
+    # what was counted is there all the same
+    assert usage.main([], str(tmp_path), no_answer) == 0
+    assert "def-curie" in capsys.readouterr().out
+    assert usage.main(["def-bohr"], str(tmp_path), accounting_says) == 1
+    assert "def-bohr is not an account of yours: def-curie, def-curie_gpu, def-noether" in capsys.readouterr().err
+    # one that the user coordinates
+    assert usage.main(["def-noether"], str(tmp_path), accounting_says) == 0
 
 
 def test_an_account_includes_those_below_it() -> None:

@@ -15,7 +15,7 @@ from jupyterhub.auth import Authenticator
 from traitlets import Bool, Bytes, Dict, Unicode
 
 from .. import LINKS, client, links
-from ..client import SilentError
+from ..client import BusyError, SilentError
 from ..offer import RefusedError
 from . import pages
 from .proved import Proved
@@ -52,6 +52,20 @@ class Login(Authenticator):
         verb, way = ("login" if is_open else "login refused"), ("link" if proved else "password")
         self.log.info("audit: %s user=%r by=%s address=%s", verb, user[:64], way, address)
         return user if is_open else None
+
+    async def refresh_user(self, user: Any, handler: Any = None) -> bool:
+        """Whether the account is still open: JupyterHub asks again every five minutes."""
+        address = handler.request.remote_ip or "" if handler else ""
+        try:
+            is_open = bool((await client.ask("login", user.name, address=address))["open"])
+        except (BusyError, SilentError) as error:
+            self.log.warning("%s", error)
+            return True
+        except RefusedError:
+            is_open = False
+        if not is_open:
+            self.log.info("audit: session ended user=%s: the account is closed", user.name)
+        return is_open
 
     def normalize_username(self, username: str) -> str:
         """As the account has it: Unix names with capitals are others."""

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from jupyterhub import orm
 from jupyterhub._xsrf_utils import _set_xsrf_cookie
 from jupyterhub.apihandlers import APIHandler
 from jupyterhub.handlers.base import BaseHandler
-from jupyterhub.handlers.login import LoginHandler
+from jupyterhub.handlers.login import LoginHandler, LogoutHandler
 from tornado import web
 from tornado.escape import json_decode
 
@@ -52,6 +53,19 @@ class LinkHandler(LoginHandler):
 
     def _page(self, **values: str) -> str:
         return str(BaseHandler.render_template(self, "link.html", sync=True, **values))
+
+
+class EndSessionsHandler(LogoutHandler):
+    """Logging out makes the user's cookies worthless, also copies: JupyterHub itself only removes one."""
+
+    async def default_handle_logout(self) -> None:
+        """In all browsers."""
+        user = self.current_user
+        await super().default_handle_logout()
+        if user:
+            user.orm_user.cookie_id = orm.new_token()
+            self.db.commit()
+            self.log.info("audit: logout user=%s", user.name)
 
 
 class OwnNotebookHandler(BaseHandler):
@@ -102,12 +116,18 @@ class _Page(BaseHandler):
     async def ask(self, what: str, **more: Any) -> dict[str, Any]:
         """What the agent answers for this user; with `trouble` where it does not."""
         try:
-            return await client.ask(what, self.current_user.name, **more)
+            answer = await client.ask(what, self.current_user.name, **more)
         except RefusedError as error:
-            return {"trouble": str(error)}
+            answer = {"trouble": str(error)}
         except SilentError as error:
             self.log.warning("%s", error)
-            return {"trouble": "Slurm does not answer now: try again in a minute"}
+            answer = {"trouble": views.NO_ANSWER}
+        return {**answer, "trouble": views.trouble(answer.get("trouble", ""))}
+
+    def days(self, default: int) -> int:
+        """How far back a page looks."""
+        text = self.get_argument("days", "")
+        return int(text) if text.isascii() and text.isdigit() and len(text) < 4 else default
 
     async def show(self, name: str, **values: Any) -> None:
         """Send a page."""
@@ -117,15 +137,25 @@ class _Page(BaseHandler):
 
 
 class JobsHandler(_Page):
-    """The jobs of who is logged in."""
+    """The jobs of who is logged in, or those of an account."""
 
     @web.authenticated
     async def get(self) -> None:
         """All of them."""
-        text = self.get_argument("days", "7")
-        days = int(text) if text.isascii() and text.isdigit() and len(text) < 3 else 7
-        answer = await self.ask("jobs", days=days)
-        await self.show("jobs.html", days=days, **views.jobs(answer))
+        days, account = self.days(7), self.get_argument("account", "")
+        answer = await self.ask("jobs", days=days, account=account)
+        await self.show("jobs.html", days=days, account=account, **views.jobs(answer))
+
+
+class UsageHandler(_Page):
+    """What who is logged in has used, and with `users` those of the same accounts that Slurm shows."""
+
+    @web.authenticated
+    async def get(self) -> None:
+        """The sums."""
+        days, users = self.days(30), self.get_argument("users", "") == "1"
+        answer = await self.ask("usage", days=days, users=users)
+        await self.show("usage.html", days=days, users=users, **views.usage(answer))
 
 
 class JobHandler(_Page):
@@ -179,12 +209,14 @@ class AssetHandler(BaseHandler):
 
 
 HANDLERS = [
+    ("/logout", EndSessionsHandler),
     ("/link", LinkHandler),
     ("/notebook", OwnNotebookHandler),
     ("/api/notebook", NotebookHandler),
     ("/jobs", JobsHandler),
     (r"/jobs/([0-9]{1,10}(?:[_+][0-9]{1,10})?)", JobHandler),
     (r"/jobs/([0-9]{1,10}(?:[_+][0-9]{1,10})?)/cancel", CancelHandler),
+    ("/usage", UsageHandler),
     ("/cluster", ClusterHandler),
     (r"/assets/([a-z]+\.css)", AssetHandler),
 ]

@@ -11,7 +11,7 @@ from jupyterhub.spawner import Spawner
 from tornado import web
 from traitlets import Dict, Instance, Unicode
 
-from .. import client, offer
+from .. import client, offer, views
 from ..client import SilentError
 from ..offer import Limits, Offer, RefusedError
 
@@ -55,10 +55,10 @@ class Notebook(Spawner):
                 "submit", self.user.name, wanted=dict(self.user_options), environment=self.get_env()
             )
         except RefusedError as error:
-            raise web.HTTPError(403, str(error)) from error
+            raise _refused(error) from error
         except SilentError as error:
             self.log.warning("%s", error)
-            raise web.HTTPError(503, "Slurm does not answer now: try again in a minute") from error
+            raise web.HTTPError(503, views.NO_ANSWER) from error
         self.job = answer["job"]
         self.log.info("audit: notebook started user=%s job=%s", self.user.name, self.job)
         while not self.reported_port:
@@ -148,11 +148,16 @@ async def _form(spawner: Notebook) -> str:
     try:
         offered = Offer.read(await client.ask("offer", spawner.user.name))
     except RefusedError as error:
-        raise web.HTTPError(403, str(error)) from error
+        raise _refused(error) from error
     except SilentError as error:
         spawner.log.warning("%s", error)
-        raise web.HTTPError(503, "Slurm does not answer now: try again in a minute") from error
+        raise web.HTTPError(503, views.NO_ANSWER) from error
     return offer.form(offered, spawner.limits)
+
+
+def _refused(error: RefusedError) -> web.HTTPError:
+    text = views.trouble(str(error))
+    return web.HTTPError(503 if text == views.NO_ANSWER else 403, text)
 
 
 def _host(address: str) -> str:

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from deepopsctl.node_programs.services.web import agent
+from deepopsctl.node_programs._shared import slurm_client
+from deepopsctl.node_programs._shared.command import Result
+from deepopsctl.node_programs.services.web import agent, pam, views
 from deepopsctl.node_programs.services.web.offer import RefusedError
 
 ACCOUNTS = {
@@ -70,3 +72,36 @@ def test_what_is_no_question_is_refused_before_it_becomes_anyone(
 def test_only_the_number_of_a_job_is_one(job: Any) -> None:
     with pytest.raises(RefusedError, match="number of a job"):
         agent._job({"job": job})
+
+
+def test_without_the_controller_no_one_is_told_that_there_is_no_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask(argv: list[str], *_limit: float) -> Result:
+        if argv[0] == "sacctmgr":
+            return Result(argv[0], 0, "def-lab\n", "", 0.1)
+        return Result(argv[0], 1, "", "slurm_load_partitions: Unable to contact slurm controller (connect failure)", 9)
+
+    monkeypatch.setattr(slurm_client, "ask", ask)
+
+    with pytest.raises(RefusedError, match="Unable to contact slurm controller") as refused:
+        agent._offer(account("alice"), ["alice"], {}, {})
+
+    assert views.trouble(str(refused.value)) == views.NO_ANSWER
+    assert views.trouble("Access/permission denied") == "Access/permission denied"
+
+
+def test_a_closed_account_starts_no_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pam, "opens", lambda *_words: False)
+
+    with pytest.raises(RefusedError, match="closed"):
+        agent.answer({"ask": "submit", "user": "alice", "wanted": {}, "environment": {}}, {})
+
+
+def test_the_jobs_of_an_account_are_for_its_users_and_coordinators(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent, "_ask", lambda argv: "def-lab\n" if "association" in argv else "def-curie\n")
+    monkeypatch.setattr(agent.own_jobs, "listed", lambda _ask, days, wanted: {"days": days, "of": wanted})
+
+    for wanted in ("", "def-lab", "def-curie"):
+        assert agent._jobs(account("alice"), [], {"account": wanted}, {})["of"] == wanted
+    for wanted in ("def-bohr", "--me", "def-lab,def-bohr"):
+        with pytest.raises(RefusedError, match="not an account of yours"):
+            agent._jobs(account("alice"), [], {"account": wanted}, {})

@@ -24,7 +24,7 @@ TWO = Placement("gpu", ["gpu01", "gpu02"])
     ],
 )
 def test_two_processes_have_to_be_one_program(output: str, status: str, measured: str) -> None:
-    check = mpi.evaluate("hpc", TWO, output, "")
+    check = mpi.evaluate("mpi", "hpc", TWO, output, "")
 
     assert (check["status"], check["measured"]) == (status, measured)
     if status == "fail":

@@ -1,0 +1,116 @@
+"""Pyxis and Enroot: built against the deployed Slurm, jobs in containers, what is left, and another release of Slurm.
+
+Their sources come from GitHub; where that can't be reached, DEEPOPSCTL_TEST_SOURCES names a directory that has them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.lab.harness import PREFIX, SETTINGS, LabCluster, edit, fresh_cluster, wait_until
+from tests.lab.smoke import validate
+from tests.lab.test_upgrade import PACKAGES, WITHOUT, version
+from tests.support.paths import ROOT
+from tests.support.suite import Suite
+
+SOURCES = os.environ.get("DEEPOPSCTL_TEST_SOURCES", "")
+PLUGIN = "/usr/lib/pyxis/spank_pyxis.so"
+JOBS = "/srv/jobs/slurm-jobs"
+
+pytestmark = [
+    pytest.mark.timeout(5400),
+    pytest.mark.skipif(
+        not SOURCES, reason="DEEPOPSCTL_TEST_SOURCES names no directory with the tarballs of versions.yml"
+    ),
+]
+
+
+def sources() -> dict[str, dict[str, str]]:
+    """The pinned ones, as files."""
+    pinned = yaml.safe_load((ROOT / "group_vars/all/versions.yml").read_text(encoding="utf-8"))["environment_pyxis"]
+    return {
+        name: {**entry, "source": str(Path(SOURCES, f"{name}-{entry['version']}.tar.gz"))}
+        for name, entry in pinned.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
+    """A cluster that wants Pyxis and has none yet."""
+    with fresh_cluster(f"{PREFIX}-pyxis", tmp_path_factory, "--compute", "1", "--gpus", "a100:2") as made:
+        spec = made.directory / "cluster.yml"
+        edit(spec, "components: [nvidia, slurm]", "components: [slurm, environment]")
+        text = spec.read_text(encoding="utf-8")
+        spec.write_text(f"{text}job_directories: {{base: /srv/jobs, method: prolog}}\n", encoding="utf-8")
+        values = {"environment_containers": ["pyxis"], "environment_pyxis": sources()}
+        edit(made.directory / SETTINGS, "---\n", f"---\n{yaml.safe_dump(values)}")
+        yield made
+
+
+def test_a_deploy_without_the_packages_is_refused_with_the_command(cluster: LabCluster) -> None:
+    refused = cluster.deepopsctl("deploy", ok=False)
+
+    assert refused.returncode == 1
+    assert "deepopsctl packages build pyxis --for debian13" in refused.stdout + refused.stderr
+
+
+def test_slurm_loads_what_was_built_against_it(cluster: LabCluster) -> None:
+    cluster.deepopsctl("packages", "build", "pyxis", "--for", "debian13")
+    cluster.deploy()
+
+    for node in ("ctl1", "gpu01"):
+        assert "--container-image" in cluster.user(node, "srun --help")
+    assert cluster.node_state("gpu01") == "idle"
+    assert cluster.deepopsctl("deploy").stdout.count("changed") == 0
+
+
+def test_a_step_runs_in_an_image_with_the_jobs_devices_alone(cluster: LabCluster) -> None:
+    result = validate(cluster, suite="containers")
+
+    checks = {key: check["status"] for key, check in result.checks.items()}
+    assert checks == {(f"containers-{name}", "gpu01"): "pass" for name in ("pyxis", "devices", "removed")}
+
+
+def test_nothing_is_left_of_a_job_that_was_cancelled_while_it_ran(cluster: LabCluster) -> None:
+    cluster.user(
+        "gpu01",
+        "mkdir -p tree/bin tree/etc && cp -L --parents /bin/sh /bin/sleep tree/ && "
+        "for each in $(ldd /bin/sh /bin/sleep | grep -o '/[^ ]*[^:]$\\|/[^ ]* ('); do "
+        "[ ! -e $each ] || cp -L --parents $each tree/; done; mksquashfs tree image.sqsh -quiet -no-progress",
+    )
+    job = cluster.submit("srun --container-image=$PWD/image.sqsh --container-name=x sleep 1000", "--nodelist=gpu01")
+    wait_until("it runs in the container", lambda: cluster.holds("gpu01", f"ls -d {JOBS}/{job}/.enroot/data/pyxis_x"))
+
+    cluster.user("ctl1", f"scancel {job}")
+
+    wait_until("nothing is left", lambda: not cluster.root("gpu01", f"ls {JOBS}; ls /srv/jobs/slurm-pyxis"))
+    assert not cluster.holds("gpu01", "pgrep -f 'sleep 1000'")
+    assert not cluster.holds("gpu01", "ls -d ~ubuntu/.local/share/enroot ~ubuntu/.cache/enroot")
+
+
+def test_another_release_gets_its_own_pyxis_in_one_step(
+    cluster: LabCluster, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    files = Suite("sid", tmp_path_factory.mktemp("sid")).download(*PACKAGES, "libslurm-dev")
+    cluster.deepopsctl("packages", "add", "slurm", "--for", "debian13", *map(str, files))
+    upgrade = ("upgrade", "slurm", "--to", "26.05", *WITHOUT)
+    refused = cluster.deepopsctl(*upgrade, "--check", ok=False)
+    assert refused.returncode == 1
+    assert "packages build pyxis --release 26.05 --for debian13" in refused.stdout + refused.stderr
+
+    cluster.deepopsctl(*upgrade, "--yes")
+
+    assert version(cluster).startswith("26.05")
+    assert cluster.root("gpu01", "dpkg-query -W -f '${Version}' slurm-wlm-pyxis").startswith("26.05+pyxis")
+    assert cluster.user("ctl1", "srun --container-image=$PWD/image.sqsh -w gpu01 sh -c 'echo inside'") == "inside"
+
+
+def test_apt_does_not_replace_slurm_below_its_pyxis(cluster: LabCluster) -> None:
+    simulated = cluster.root("gpu01", "apt-get -s install --allow-downgrades slurm-client=24.11\\* 2>&1", ok=False)
+    assert "slurm-wlm-pyxis" in simulated
+    assert "Inst slurm-client" not in simulated or "Remv slurm-wlm-pyxis" in simulated
