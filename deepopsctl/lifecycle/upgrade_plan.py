@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from deepopsctl.lifecycle.pace import allowed_failures, batch_size
 from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.model.json_objects import SlurmPlanParts
-from deepopsctl.slurm.package_choice import PYXIS_PLUGIN, SYSTEMS, choose_repository, has_pyxis, versions_of
+from deepopsctl.slurm.package_choice import PYXIS_PLUGINS, SYSTEMS, choose_repository, has_pyxis, versions_of
 from deepopsctl.slurm.plugin_files import CAPABILITIES, capabilities
 from deepopsctl.slurm.releases import REMOVALS, Removal, release_of, upgrade_path, upgrade_refusal
 from deepopsctl.slurm.state import SlurmJob, SlurmState
@@ -239,11 +239,14 @@ def _refusals_of_losses(losses: Mapping[str, Sequence[str]], wanted: Wanted) -> 
 
 
 def is_done(node: NodeFacts, repositories: Mapping[str, Mapping[str, object]]) -> bool:
-    """Whether all that a node has of the repository's packages is of its version, and whole."""
+    """Whether all that a node has of the repository's packages is of its version, and whole.
+
+    Another build of what comes with them, in the same transaction, is for a deploy.
+    """
     repository = repositories.get(node.platform, {})
-    known = versions_of(repository)
-    wanted = {name: known[name] for name in node.installed if name in known}
-    return not node.unfinished and bool(wanted) and wanted.items() <= node.installed.items()
+    known = frozenset(texts(repository.get("packages")))
+    versions = {version for name, version in node.installed.items() if name in known}
+    return not node.unfinished and versions == {repository.get("version")}
 
 
 def upstream(version: str) -> str:
@@ -334,14 +337,15 @@ def _refusals_of_plugins(
     """
     wrong: dict[tuple[str, str], list[str]] = {}
     for name, node in facts.items():
-        replaced = PYXIS_PLUGIN if has_pyxis(repositories.get(node.platform, {})) else ""
+        is_replaced = has_pyxis(repositories.get(node.platform, {}))
         for plugin in node.plugins:
             path = str(plugin["path"])
             fits = release_of(str(plugin["version"])) in ("", release)
-            if plugin["required"] and not fits and path != replaced:
+            is_packaged = path.startswith(PYXIS_PLUGINS)
+            if plugin["required"] and not fits and not (is_packaged and is_replaced):
                 built = f"{path}, which was built for Slurm {plugin['version']}"
                 build = f"`deepopsctl packages build pyxis --release {release} --for {SYSTEMS.get(node.platform)}`"
-                hint = build if path == PYXIS_PLUGIN else "make the line in slurm_plugstack `optional`, and deploy"
+                hint = build if is_packaged else "make the line in slurm_plugstack `optional`, and deploy"
                 wrong.setdefault((built, hint), []).append(name)
     for (built, hint), names in wrong.items():
         yield f"{fold(names)}: plugstack.conf requires {built}", f"slurmd of {release} would not start: {hint}"

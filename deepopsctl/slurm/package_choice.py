@@ -11,7 +11,7 @@ from deepopsctl.text.problems import RefusedError
 
 SOURCE = "slurm-wlm"
 # Slurm's plugin for containers; the package has the name of a part of Slurm, as it goes with a release of it
-PYXIS, PYXIS_PACKAGE, PYXIS_PLUGIN = "pyxis", "slurm-wlm-pyxis", spank.OF_PACKAGES
+PYXIS, PYXIS_PACKAGE, PYXIS_PLUGINS = "pyxis", "slurm-wlm-pyxis", spank.OF_PACKAGES
 # the platforms that packages are made for, as `packages --for` names them
 SYSTEMS = {"Debian 12": "debian12", "Debian 13": "debian13"}
 

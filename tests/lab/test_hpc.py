@@ -15,7 +15,7 @@ BOTH = "cn[01-02]"
 DECLARED = """\
 environment_packages_more: [hpcc]
 modules_system: none
-validate_hpc_memory_share: 0.005
+validate_hpc_memory_share: 0.0005
 validate_hpc_share: 0.4
 """
 

@@ -1,19 +1,37 @@
-"""Datasets in jobs: bytes that a file server sends for a naive copy and for stage-in, images, and a cache between jobs.
+"""What jobs need, all of it in one deploy: datasets, Apptainer, rclone, libraries to build against; and off again.
 
 The kernel below a lab has no NFS: the shared file system is SFTP mounted by FUSE, which counts as honestly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
 from tests.lab.harness import PREFIX, SETTINGS, LabCluster, edit, fresh_cluster, wait_until
+from tests.lab.smoke import validate
 
 NODES = ("gpu01", "gpu02")
 SIZE = 40_000_000
-SETTING = "user_environment_dataset_cache: {directory: /srv/datasets, space: 64M}\n"
+SITE = """
+job_directories: {base: /srv/jobs, method: prolog}
+storage: [{name: software, type: local, source: /srv/shared/software, path: /opt/software, local: {shared: true}}]
+"""
+PACKAGES = "[nvidia-cuda-runtime-cu12, nvidia-cuda-nvcc-cu12, nvidia-cuda-cccl-cu12]"
+SETTING = f"""\
+user_environment_dataset_cache: {{directory: /srv/datasets, space: 64M}}
+user_environment_rclone: {{transfers: 2, bwlimit: 100M}}
+environment_containers: [apptainer]
+modules_wheels: /opt/software/wheels
+environments: {{runtime: {{packages: {PACKAGES}, libraries: true}}}}
+"""
+SOURCE = r"""
+#include <cuda_runtime_api.h>
+#include <stdio.h>
+int main(void) { int version = 0; cudaRuntimeGetVersion(&version); printf("runtime %d\n", version); return 0; }
+"""
 INSTALL = "export DEBIAN_FRONTEND=noninteractive; apt-get -qq update; apt-get -qq install {} >/tmp/log"
 SERVE = f"""
 {INSTALL.format("socat openssh-sftp-server")}
@@ -30,31 +48,40 @@ sshfs -o directport=7777,allow_other,cache=no,ro $(getent hosts ctl1 | cut -d' '
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
-    """A controller that serves files, and two nodes that mount them and keep datasets between jobs."""
-    with fresh_cluster(f"{PREFIX}-job-data", tmp_path_factory, "--compute", "2") as made:
-        if not made.holds("gpu01", "test -e /dev/fuse"):
-            pytest.skip("this machine has no FUSE")
+    """A controller that serves files, and nodes that mount them and keep datasets between jobs."""
+    if not Path("/dev/fuse").exists():
+        pytest.skip("this machine has no FUSE")
+    with fresh_cluster(
+        f"{PREFIX}-job-data", tmp_path_factory, "--compute", str(len(NODES)), "--gpus", "a100:2"
+    ) as made:
+        made.root("ctl1", "mkdir -p /srv/shared/software")
+        for node in NODES:
+            # masked in a lab; here /proc/sys is read-only, so that it sets nothing
+            made.root(node, "systemctl unmask --quiet systemd-sysctl.service")
         spec = made.directory / "cluster.yml"
-        edit(spec, "components: [slurm]", "components: [slurm, environment]")
-        spec.write_text(
-            spec.read_text(encoding="utf-8") + "job_directories: {base: /srv/jobs, method: prolog}\n", encoding="utf-8"
-        )
+        edit(spec, "components: [nvidia, slurm]", "components: [storage, slurm, environment]")
+        spec.write_text(spec.read_text(encoding="utf-8") + SITE, encoding="utf-8")
         edit(made.directory / SETTINGS, "---\n", f"---\n{SETTING}")
         made.deepopsctl("deploy")
-        made.root("ctl1", SERVE)
-        for node in NODES:
-            made.root(node, MOUNT)
+        serve(made, NODES)
         yield made
 
 
-def job(cluster: LabCluster, script: str) -> tuple[str, int]:
-    """What a job on both nodes writes, and the bytes that the file server has sent for it."""
+def serve(cluster: LabCluster, nodes: Iterable[str]) -> None:
+    """The controller's files at /data of the nodes."""
+    cluster.root("ctl1", SERVE)
+    for node in nodes:
+        cluster.root(node, MOUNT)
+
+
+def job(cluster: LabCluster, script: str, nodes: Sequence[str] = NODES) -> tuple[str, int]:
+    """What a job on all nodes writes, and the bytes that the file server has sent for it."""
     before = _sent(cluster)
     cluster.user("ctl1", f"cat > job.sh <<'END'\n#!/bin/bash\nset -e\n{script}\nEND")
-    options = "--wait --parsable -N2 --ntasks-per-node=1 -c1 --chdir=/tmp -o /data-out.txt"
+    options = f"--wait --parsable -N{len(nodes)} --ntasks-per-node=1 -c1 --chdir=/tmp -o /data-out.txt"
     cluster.user("ctl1", f"sbatch {options.replace('/data-out.txt', '/tmp/out-%j.txt')} job.sh > number")
     number = cluster.user("ctl1", "cat number")
-    output = "".join(cluster.root(node, f"cat /tmp/out-{number}.txt", ok=False) for node in NODES)
+    output = "".join(cluster.root(node, f"cat /tmp/out-{number}.txt 2>/dev/null", ok=False) for node in nodes)
     return output, _sent(cluster) - before
 
 
@@ -62,23 +89,23 @@ def _sent(cluster: LabCluster) -> int:
     return int(cluster.root("ctl1", "cat /sys/class/net/eth0/statistics/tx_bytes"))
 
 
-def test_two_nodes_read_a_file_once(cluster: LabCluster) -> None:
+def test_the_nodes_of_a_job_read_a_file_once(cluster: LabCluster) -> None:
     _, copied = job(cluster, "srun cp /data/big $SLURM_TMPDIR/")
     output, sent = job(cluster, "stage-in /data/big; srun bash -c 'stat -c %s $SLURM_TMPDIR/big'")
 
-    assert output.split().count(str(SIZE)) == 2
-    assert copied > 1.9 * SIZE
+    assert output.split().count(str(SIZE)) == len(NODES)
+    assert copied > 0.95 * len(NODES) * SIZE
     assert SIZE < sent < 1.3 * SIZE
 
 
-def test_an_image_of_many_files_is_mounted_on_both_nodes_and_goes_with_the_job(cluster: LabCluster) -> None:
+def test_an_image_of_many_files_is_mounted_on_each_node_and_goes_with_the_job(cluster: LabCluster) -> None:
     cluster.root(
         "ctl1", "apt-get -qq install squashfs-tools >/tmp/log; cd /srv/data; pack-dataset small; chmod 644 small.sqsh"
     )
 
     output, _ = job(cluster, "stage-in --mount /data/small.sqsh; srun bash -c 'ls $SLURM_TMPDIR/small | wc -l'")
 
-    assert output.split().count("1000") == 2
+    assert output.split().count("1000") == len(NODES)
     for node in NODES:
         wait_until("nothing is left", lambda node=node: not cluster.root(node, "ls -A /srv/jobs/slurm-jobs"))  # type: ignore[misc]  # bound now
         assert not cluster.holds(node, "grep squashfuse /proc/mounts")
@@ -89,7 +116,7 @@ def test_the_next_job_reads_nothing(cluster: LabCluster) -> None:
     first, _ = job(cluster, script)
     second, sent = job(cluster, script)
 
-    assert first.split().count(str(SIZE)) == second.split().count(str(SIZE)) == 2
+    assert first.split().count(str(SIZE)) == second.split().count(str(SIZE)) == len(NODES)
     assert sent < 0.1 * SIZE
 
 
@@ -106,3 +133,47 @@ def test_root_removes_what_is_larger_than_a_user_may_have(cluster: LabCluster) -
     assert cluster.root("gpu01", f"ls -A {own}") == ""
     assert cluster.holds("gpu01", "test -s /etc/passwd")
     assert cluster.root("gpu01", f"stat -c %a {own}") == "700"
+
+
+def test_a_program_is_built_against_libraries_of_an_environment(cluster: LabCluster) -> None:
+    build = "module load runtime && gcc -o $SLURM_TMPDIR/show /tmp/show.c -lcudart && $SLURM_TMPDIR/show"
+    for node in NODES:
+        cluster.root(node, f"cat > /tmp/show.c <<'END'\n{SOURCE}END")
+
+    output, _ = job(cluster, f"srun bash -lc '{build}'")
+
+    assert output.count("runtime 12") == len(NODES), output
+
+
+def test_apptainer_starts_in_jobs_with_the_jobs_devices(cluster: LabCluster) -> None:
+    result = validate(cluster, suite="containers")
+
+    expected = {(f"containers-{name}", node): "pass" for name in ("apptainer", "devices", "removed") for node in NODES}
+    assert {key: check["status"] for key, check in result.checks.items()} == expected, result.shown
+    assert not cluster.holds("gpu01", "find /home/ubuntu/.apptainer -name cache | grep .")
+
+
+def test_rclone_copies_on_the_login_node_with_the_sites_options(cluster: LabCluster) -> None:
+    shown = cluster.user("ctl1", "rclone copy /etc/hostname /tmp/copied -vv; cat /tmp/copied/hostname")
+
+    assert "ctl1" in shown.splitlines()
+    assert 'Setting --transfers "2" from environment variable RCLONE_TRANSFERS' in shown
+    assert 'Setting --bwlimit "100M" from environment variable RCLONE_BWLIMIT' in shown
+    assert not cluster.holds("gpu01", "command -v rclone")
+
+
+def test_a_second_deploy_changes_nothing(cluster: LabCluster) -> None:
+    assert cluster.parsed("deploy", "environment", "--full")["changes"] == []
+
+
+def test_without_the_settings_all_of_it_is_gone(cluster: LabCluster) -> None:
+    edit(cluster.directory / SETTINGS, SETTING, "")
+    cluster.deepopsctl("deploy", "environment")
+
+    left = "/etc/deepopsctl/dataset-cache.json /usr/local/sbin/deepops-dataset-cache /etc/slurm/deepops/prolog.d/30*"
+    for node in NODES:
+        assert not cluster.holds(node, "command -v apptainer || systemctl cat deepops-dataset-cache.timer")
+        assert cluster.root(node, f"ls -d {left} 2>/dev/null", ok=False) == ""
+        assert not cluster.holds(node, "ls /opt/deepopsctl/environments/modulefiles/runtime/*")
+    assert cluster.user("ctl1", "echo $RCLONE_TRANSFERS $RCLONE_BWLIMIT") == "4 off"
+    assert cluster.parsed("deploy", "environment", "--full")["changes"] == []

@@ -15,7 +15,7 @@ from typing import Any
 # the first that is there is in force: what slurmd fetched from slurmctld, or a file of the node's own
 PLUGSTACKS = ("/run/slurm/conf/plugstack.conf", "/etc/slurm/plugstack.conf")
 # of the cluster's own packages (slurm-wlm-pyxis)
-OF_PACKAGES = "/usr/lib/pyxis/spank_pyxis.so"
+OF_PACKAGES = "/usr/lib/pyxis/"
 HINT = "install it on all nodes, built for their Slurm, or make its line `optional` (docs/deploy/spank.md)"
 # more deeply than anybody nests files
 _DEPTH = 8
@@ -44,7 +44,7 @@ def obstacles(version: str, text: str | None = None, *, before_packages: bool = 
     loaded = plugins() if text is None else _examined(_entries(text), "")
     reasons = []
     for plugin in filter(itemgetter("required"), loaded):
-        if before_packages and plugin["path"] == OF_PACKAGES:
+        if before_packages and plugin["path"].startswith(OF_PACKAGES):
             continue
         if not plugin["there"]:
             reasons.append(f"slurm_plugstack requires {plugin['path']}, which is not there")

@@ -75,7 +75,8 @@ def test_required_plugins_that_slurmd_would_not_start_with_are_named(tmp_path: P
 
 
 def test_pyxis_of_the_own_packages_is_looked_for_once_they_are_installed() -> None:
-    text = f"required {spank.OF_PACKAGES} runtime_path=/scratch/slurm-pyxis\n"
+    pyxis = f"{spank.OF_PACKAGES}spank_pyxis.so"
+    text = f"required {pyxis} runtime_path=/scratch/slurm-pyxis\n"
 
     assert spank.obstacles("24.11.5", text, before_packages=True) == []
-    assert spank.obstacles("24.11.5", text) == [f"slurm_plugstack requires {spank.OF_PACKAGES}, which is not there"]
+    assert spank.obstacles("24.11.5", text) == [f"slurm_plugstack requires {pyxis}, which is not there"]

@@ -449,6 +449,8 @@ def test_every_key_that_deepopsctl_sets_is_reported_or_follows_from_the_cluster(
         "SlurmdPidFile", "SwitchType", "TopologyPlugin", "GresTypes", "AccountingStorageHost", "AccountingStorageTRES",
         "AccountingStorageBackupHost",
         "MetricsType", "MpiDefault", "SchedulerType", "JobAcctGatherFrequency", "MessageTimeout",
+        # of a setting
+        "PropagateResourceLimitsExcept",
     }  # fmt: skip
 
     defaults = yaml.safe_load((EXAMPLE.parents[1] / "roles/slurm_conf/vars/main.yml").read_text())["__slurm_conf_base"]

@@ -70,7 +70,9 @@ def test_the_packaging_has_enroots_verified_source_and_a_version_that_begins_wit
     packed = tmp_path / "packaging.tar"
     packed.write_bytes(made.inputs["packaging"])
     with tarfile.open(packed) as tar:
-        assert {*tar.getnames()} == {f"debian/{name}" for name in ("changelog", "control", "enroot.tar", "rules")}
+        assert {*tar.getnames()} == {
+            f"debian/{name}" for name in ("changelog", "control", "enroot.tar", "rules", "task_prolog.c")
+        }
         enroot = tar.extractfile("debian/enroot.tar")
         assert enroot is not None
         assert enroot.read() == b"enroot"

@@ -156,7 +156,7 @@ def test_nearly_every_setting_of_the_product_is_of_one_component() -> None:
     # alerts are made of it
     assert {"slurm", "monitoring"} <= (of["slurm_config"] or set())
     # looked up by name in Python
-    assert of["slurm_confinement"] is None
+    assert of["slurm_adopt_enabled"] is None
     single = sum(scope is not None and len(scope) == 1 for scope in of.values())
     assert single > 0.7 * len(of), single
 

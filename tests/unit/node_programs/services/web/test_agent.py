@@ -12,7 +12,7 @@ import pytest
 
 from deepopsctl.node_programs._shared import slurm_client
 from deepopsctl.node_programs._shared.command import Result
-from deepopsctl.node_programs.services.web import agent, pam, views
+from deepopsctl.node_programs.services.web import agent, own_jobs, pam, views
 from deepopsctl.node_programs.services.web.offer import RefusedError
 
 ACCOUNTS = {
@@ -98,7 +98,7 @@ def test_a_closed_account_starts_no_notebook(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_the_jobs_of_an_account_are_for_its_users_and_coordinators(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent, "_ask", lambda argv: "def-lab\n" if "association" in argv else "def-curie\n")
-    monkeypatch.setattr(agent.own_jobs, "listed", lambda _ask, days, wanted: {"days": days, "of": wanted})
+    monkeypatch.setattr(own_jobs, "listed", lambda _ask, days, wanted: {"days": days, "of": wanted})
 
     for wanted in ("", "def-lab", "def-curie"):
         assert agent._jobs(account("alice"), [], {"account": wanted}, {})["of"] == wanted
