@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import runpy
 import shlex
 import shutil
 from collections.abc import Iterator
@@ -13,6 +15,7 @@ from playwright.sync_api import Browser, Error as PlaywrightError, Page, Timeout
 
 from tests.lab.harness import PREFIX, LabCluster, edit, fresh_cluster, wait_until
 from tests.lab.smoke import validate
+from tests.support.paths import ROOT
 
 CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed (Debian's package of that name)")
@@ -23,6 +26,8 @@ groups: [{name: def-lab, gid: 3001, pi: alice}]
 people: [{name: alice, uid: 2001, groups: [def-lab]}, {name: mallory, uid: 2002, groups: [def-lab]}]
 """
 PATIENCE_MS = 240_000
+SERIOUS = """axe.run(document, {resultTypes: ['violations']}).then(found => found.violations
+  .filter(rule => ['serious', 'critical'].includes(rule.impact)).map(rule => rule.id + ': ' + rule.nodes[0].html))"""
 # what a cell prints: cores, GPUs, where
 CELL = (
     "import os; print('cores', len(os.sched_getaffinity(0)), 'gpus', os.environ.get('CUDA_VISIBLE_DEVICES'), "
@@ -183,6 +188,36 @@ def test_a_waiting_job_says_why(cluster: LabCluster, browser: Browser) -> None:
         page.get_by_role("link", name=f"why job {job} waits").click()
         assert f"scontrol release {job}" in page.inner_text("main")
         page.get_by_role("button", name=f"Cancel job {job}").click()
+
+
+def test_usage_is_ones_own_and_that_of_ones_accounts(cluster: LabCluster, browser: Browser) -> None:
+    for user in ("alice", "mallory"):
+        job = submit(cluster, user, "--gpus=1 --wrap=hostname")
+        wait_until("it is accounted", lambda: "COMPLETED" in cluster.root(HOST, f"sacct -nXj {job} -o state"))  # noqa: B023 (called at once)
+
+    shown = cluster.root(HOST, "su - alice -c 'usage --json'")
+    assert {row["user"] for row in json.loads(shown)["recent"]["rows"]} == {"alice"}
+    with logged_in(cluster, browser, "alice") as page:
+        page.goto(f"https://{HOST}/hub/usage")
+        assert "mallory" not in page.inner_text("main")
+        page.get_by_role("link", name="all users of my accounts").click()
+        page.get_by_role("cell", name="mallory").first.wait_for()
+        page.goto(f"https://{HOST}/hub/jobs?account=def-lab_gpu")
+        page.get_by_role("cell", name="mallory").first.wait_for()
+        page.goto(f"https://{HOST}/hub/jobs?account=root")
+        assert "not an account of yours" in page.inner_text("main")
+
+
+@pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed: axe-core comes from it")
+@pytest.mark.parametrize("options", [{}, {"color_scheme": "dark", "viewport": {"width": 390, "height": 844}}])
+def test_the_pages_are_for_everyone(cluster: LabCluster, browser: Browser, options: dict[str, Any]) -> None:
+    axe = runpy.run_path(str(ROOT / "scripts/check-site"))["axe"]()
+    with logged_in(cluster, browser, "alice", bypass_csp=True, **options) as page:
+        for path in ("jobs", "jobs?account=def-lab_gpu", "usage?users=1", "cluster", "spawn"):
+            page.goto(f"https://{HOST}/hub/{path}")
+            page.evaluate(axe)
+            assert page.evaluate(SERIOUS) == [], path
+            assert not page.evaluate("document.scrollingElement.scrollWidth > innerWidth + 1"), path
 
 
 def test_a_restart_of_the_hub_and_of_the_proxy_keeps_the_notebook(cluster: LabCluster, browser: Browser) -> None:
