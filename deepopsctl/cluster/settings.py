@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -383,9 +384,11 @@ def _options(content: Path) -> Iterator[tuple[str, SettingType]]:
             yield name, SettingType(wanted, option.text("elements"), option.texts("choices"))
 
 
-def _each_option(path: Path) -> Iterator[tuple[str, Fields]]:
-    for _, entry_point in members(_load(path)["argument_specs"]):
-        yield from entry_point.members("options")
+@functools.cache
+def _each_option(path: Path) -> Sequence[tuple[str, Fields]]:
+    """The options of a role; a run needs them twice."""
+    entry_points = members(_load(path)["argument_specs"])
+    return [option for _, entry_point in entry_points for option in entry_point.members("options")]
 
 
 def _load(path: Path) -> dict[str, object]:
