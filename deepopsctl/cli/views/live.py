@@ -77,13 +77,12 @@ def _inspecting(view: _View, inspect: Inspect | None) -> Iterator[None]:
         while inspect and not over.wait(_INSPECT_S):
             view.follow(inspect)
 
-    thread = threading.Thread(target=follow, daemon=True)
-    thread.start()
+    threading.Thread(target=follow, daemon=True).start()
     try:
         yield
     finally:
+        # a node that hangs does not hold up the end of the run
         over.set()
-        thread.join()
 
 
 class _Terminal:
