@@ -213,7 +213,7 @@ def test_usage_is_ones_own_and_that_of_ones_accounts(cluster: LabCluster, browse
 def test_the_pages_are_for_everyone(cluster: LabCluster, browser: Browser, options: dict[str, Any]) -> None:
     axe = runpy.run_path(str(ROOT / "scripts/check-site"))["axe"]()
     with logged_in(cluster, browser, "alice", bypass_csp=True, **options) as page:
-        for path in ("jobs", "jobs?account=def-lab_gpu", "usage?users=1", "cluster", "spawn"):
+        for path in ("jobs", "jobs?account=def-lab_gpu", "usage?users=1", "space", "software", "cluster", "spawn"):
             page.goto(f"https://{HOST}/hub/{path}")
             page.evaluate(axe)
             assert page.evaluate(SERIOUS) == [], path

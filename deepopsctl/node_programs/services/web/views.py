@@ -12,6 +12,8 @@ from ..._shared.values import format_count, format_size, format_time
 from . import plot
 
 GOOD, POOR = 50, 10
+# of a limit of space
+NEARLY, FULL = 80, 95
 # Slurm's plans are of this minute
 SOON_S = 60
 NO_ANSWER = (
@@ -172,6 +174,38 @@ def _dashboard(use: dict[str, Any], grafana: str) -> str:
     """The job's dashboard: its number and times are numbers by now."""
     start, end = 1000 * (use["start"] or 0), 1000 * use["end"] if use["end"] else "now"
     return f"{grafana}/d/deepops-jobs?var-jobid={int(use['number'])}&from={start}&to={end}"
+
+
+def space(answer: dict[str, Any]) -> dict[str, Any]:
+    """Of the page of file systems."""
+    rows = answer.get("rows", [])
+    return {
+        "trouble": answer.get("trouble", ""),
+        "rows": [_place(row) for row in rows if not row["problem"]],
+        "unknown": [f"{row['path']}: {row['problem']}" for row in rows if row["problem"]],
+    }
+
+
+def _place(row: dict[str, Any]) -> dict[str, Any]:
+    whose = {"user": "yours", "project": f"of project {row['who']}", "whole": "all users, as no one has a limit there"}
+    return {
+        "path": row["path"],
+        "whose": whose.get(row["kind"], row["who"]) + (", " + row["source"] if row["source"][:8] == "counted " else ""),
+        "space": _limited(row["usage"]["space"], format_size),
+        "files": _limited(row["usage"]["files"], lambda value: f"{value:,.0f}"),
+        "grace": moment(row["usage"]["grace"]),
+    }
+
+
+def _limited(amount: dict[str, int | None], form: Callable[[float], str]) -> dict[str, Any]:
+    """What is used of a limit: unlike what a job has asked for, much of it is the warning."""
+    used, limit = amount["used"], amount["soft"] or amount["hard"]
+    text = "" if used is None else form(used) + (f" of {form(limit)}" if limit else "")
+    bar = _share(used, limit) if limit and used is not None else None
+    if bar:
+        level = "poor" if bar["percent"] >= FULL else "fair" if bar["percent"] >= NEARLY else "good"
+        bar = {**bar, "level": level, "text": text}
+    return {"text": text, "bar": bar}
 
 
 def cluster(answer: dict[str, Any]) -> dict[str, Any]:
