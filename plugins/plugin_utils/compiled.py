@@ -33,18 +33,21 @@ def keep_compiled(directory: str, writes: bool, most: int = 2000) -> None:
         return
     if not stat.S_ISDIR(about.st_mode) or about.st_uid or about.st_mode & 0o022:
         return
-    compile_source = zipimport._compile_source  # type: ignore[attr-defined]
+    functions = vars(zipimport)
+    compile_source = functions["_compile_source"]
 
     def kept(path: str, source: bytes) -> types.CodeType:
         start = importlib.util.MAGIC_NUMBER + b"%d" % sys.flags.optimize
         file = os.path.join(directory, hashlib.sha256(start + source).hexdigest())
+        code: types.CodeType
         # a power cut may have left half of it
         with contextlib.suppress(OSError, ValueError, EOFError, TypeError):
             with open(file, "rb") as stream:
                 digest, data = stream.read(32), stream.read()
             if hashlib.sha256(data).digest() == digest:
-                return marshal.loads(data)  # type: ignore[no-any-return]  # noqa: S302 (only root could write it)
-        code: types.CodeType = compile_source(path, source)
+                code = marshal.loads(data)  # noqa: S302 (only root could write it)
+                return code
+        code = compile_source(path, source)
         if not writes:
             return code
         with contextlib.suppress(OSError):
@@ -53,9 +56,13 @@ def keep_compiled(directory: str, writes: bool, most: int = 2000) -> None:
                 os.unlink(os.path.join(directory, name))
             data = marshal.dumps(code)
             descriptor, new = tempfile.mkstemp(dir=directory)
-            with open(descriptor, "wb") as stream:
-                stream.write(hashlib.sha256(data).digest() + data)
-            os.rename(new, file)
+            try:
+                with open(descriptor, "wb") as stream:
+                    stream.write(hashlib.sha256(data).digest() + data)
+                os.rename(new, file)
+            except OSError:
+                # a full disk
+                os.unlink(new)
         return code
 
-    zipimport._compile_source = kept  # type: ignore[attr-defined]
+    functions["_compile_source"] = kept
