@@ -9,8 +9,8 @@ from __future__ import annotations
 def keep_compiled(directory: str, most: int = 1000) -> None:
     """Keep the compiled form of what is imported from archives, by the hash of its source; only root does.
 
-    `directory` is in memory: a plan leaves nothing on a disk, and a full disk is no obstacle. Where anything is not as
-    it should be, Python compiles as always.
+    `directory` is in memory: a plan leaves nothing on a disk, and a full disk does no harm. Where anything is not as it
+    should be, Python compiles as always.
     """
     import contextlib
     import hashlib
