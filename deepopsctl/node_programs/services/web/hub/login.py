@@ -17,7 +17,7 @@ from traitlets import Bool, Bytes, Dict, Unicode
 from .. import LINKS, client, links
 from ..client import BusyError, SilentError
 from ..offer import RefusedError
-from . import pages
+from . import files_pages, pages
 from .proved import Proved
 
 
@@ -75,7 +75,8 @@ class Login(Authenticator):
         """JupyterHub's own login page, and our pages."""
         # JupyterHub's loop runs by now
         self._listener = asyncio.get_running_loop().create_task(self._listen())
-        return [*super().get_handlers(app), *pages.HANDLERS]
+        of_files = files_pages.HANDLERS if self.site["files"] else []
+        return [*super().get_handlers(app), *pages.HANDLERS, *of_files]
 
     async def _listen(self) -> None:
         """Give links to users of this node: the kernel says who asks."""
