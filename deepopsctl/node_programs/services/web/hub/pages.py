@@ -114,7 +114,7 @@ class NotebookHandler(APIHandler):
 _SOFTWARE = Kept()
 
 
-class _Page(BaseHandler):
+class Page(BaseHandler):
     """A page of ours for who is logged in."""
 
     async def ask(self, what: str, **more: Any) -> dict[str, Any]:
@@ -140,7 +140,7 @@ class _Page(BaseHandler):
         self.finish(await self.render_template(name, **values))
 
 
-class JobsHandler(_Page):
+class JobsHandler(Page):
     """The jobs of who is logged in, or those of an account."""
 
     @web.authenticated
@@ -151,7 +151,7 @@ class JobsHandler(_Page):
         await self.show("jobs.html", days=days, account=account, **views.jobs(answer))
 
 
-class UsageHandler(_Page):
+class UsageHandler(Page):
     """What who is logged in has used, and with `users` those of the same accounts that Slurm shows."""
 
     @web.authenticated
@@ -162,7 +162,7 @@ class UsageHandler(_Page):
         await self.show("usage.html", days=days, users=users, **views.usage(answer))
 
 
-class JobHandler(_Page):
+class JobHandler(Page):
     """One job, as Slurm shows it to who is logged in."""
 
     @web.authenticated
@@ -175,7 +175,7 @@ class JobHandler(_Page):
         await self.show("job.html", job=job, **views.one_job(answer, course, site["grafana"]))
 
 
-class CancelHandler(_Page):
+class CancelHandler(Page):
     """Cancels a job of who is logged in."""
 
     @web.authenticated
@@ -191,7 +191,7 @@ class CancelHandler(_Page):
         self.redirect(f"{self.hub.base_url}jobs")
 
 
-class ClusterHandler(_Page):
+class ClusterHandler(Page):
     """The cluster now."""
 
     @web.authenticated
@@ -202,7 +202,7 @@ class ClusterHandler(_Page):
         await self.show("cluster.html", news=site["news"], grafana=site["grafana"], **views.cluster(answer))
 
 
-class SpaceHandler(_Page):
+class SpaceHandler(Page):
     """The limits of file systems for who is logged in."""
 
     @web.authenticated
@@ -211,7 +211,7 @@ class SpaceHandler(_Page):
         await self.show("space.html", **views.space(await self.ask("space")))
 
 
-class SoftwareHandler(_Page):
+class SoftwareHandler(Page):
     """Environments, wheels, and examples of jobs."""
 
     @web.authenticated
@@ -229,12 +229,12 @@ class SoftwareHandler(_Page):
 
 
 class AssetHandler(BaseHandler):
-    """The style of the pages: a policy without exceptions needs it as a file of its own."""
+    """Style and scripts of the pages: a policy without exceptions needs them as files of their own."""
 
     async def get(self, name: str) -> None:
         """It."""
         path = Path(CONFIG).parent / "assets" / name
-        kinds = {".css": "text/css; charset=utf-8"}
+        kinds = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
         if urlsplit(name).path != name or path.suffix not in kinds or not path.is_file():
             raise web.HTTPError(404)
         self.set_header("Content-Type", kinds[path.suffix])
@@ -254,5 +254,5 @@ HANDLERS = [
     ("/space", SpaceHandler),
     ("/software", SoftwareHandler),
     ("/cluster", ClusterHandler),
-    (r"/assets/([a-z]+\.css)", AssetHandler),
+    (r"/assets/([a-z]+\.(?:css|js))", AssetHandler),
 ]
