@@ -12,8 +12,9 @@ import pytest
 from deepopsctl.node_programs.commands.job_report import keeper, records, summary
 from deepopsctl.node_programs.commands.job_report.asking import UnansweredError
 from deepopsctl.node_programs.commands.job_report.keeping import MOST_JOBS, SETTLE_S, Keeper
-from deepopsctl.node_programs.commands.job_report.prometheus import PrometheusError, Query, querying, summarise
+from deepopsctl.node_programs.commands.job_report.prometheus import PrometheusError, Query, asking, querying, summarise
 from deepopsctl.node_programs.commands.job_report.summary import GpuUse, NodeUse, Summary
+from deepopsctl.node_programs.services.web import course
 from tests.integration.monitoring import servers
 
 GIB = 1 << 30
@@ -36,10 +37,13 @@ def history() -> str:
             label = f'{{jobid="{job}",node="{node}",instance="{node}"}}'
             lines.append((f"deepops_job_cpu_seconds_total{label}", at, cores * (at - BEGAN)))
             lines.append((f"deepops_job_memory_peak_bytes{label}", at, int(memory * GIB * share)))
+            lines.append((f"job:cpu_used:cores{label}", at, cores))
+            lines.append((f"deepops_job_cpus{label}", at, 4))
         label = '{jobid="11",node="n1",gpu="0",user="alice"}'
         lines.append((f"job:gpu_utilization:ratio{label}", at, 0.5 if share < 0.5 else 1))
         lines.append((f"job:gpu_memory_used:bytes{label}", at, GIB))
         lines.append((f"job:gpu_memory_total:bytes{label}", at, 80 * GIB))
+        lines.append((f"deepops_job_gpu{label}", at, 1))
     return "\n".join([*(f"{series} {value} {at}" for series, at, value in sorted(lines)), "# EOF", ""])
 
 
@@ -56,6 +60,21 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture
 def query(prometheus: str) -> Query:
     return querying(prometheus, servers.USER, servers.PASSWORD)
+
+
+def test_the_course_of_a_job_is_of_all_its_nodes_and_of_no_other_job(prometheus: str) -> None:
+    ask = asking(prometheus, servers.USER, servers.PASSWORD)
+
+    two, gpu = (course.read(number, BEGAN, END, ask)["of"] for number in (13, 11))
+
+    assert list(two) == ["cpu"]
+    assert [at for at, _ in two["cpu"]["used"]] == list(range(BEGAN, END + 1, 15))
+    assert {value for _, value in two["cpu"]["used"]} == {4.0}
+    assert {value for _, value in two["cpu"]["asked"]} == {8.0}
+    assert {value for _, value in gpu["gpu"]["asked"]} == {1.0}
+    assert [gpu["gpu"]["used"][place][1] for place in (0, -1)] == [0.5, 1.0]
+    assert (gpu["gpu_memory"]["used"][-1][1], gpu["gpu_memory"]["asked"][-1][1]) == (GIB, 80 * GIB)
+    assert course.read(99, BEGAN, END, ask)["of"] == {}
 
 
 class Accounting:
