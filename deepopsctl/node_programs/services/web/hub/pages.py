@@ -172,7 +172,7 @@ class JobHandler(Page):
         use, course = answer.get("use"), None
         if site["monitoring"] and use and views.has_course(use):
             course = await self.ask("course", number=int(use["number"]), start=use["start"], end=views.until(use))
-        await self.show("job.html", job=job, **views.one_job(answer, course, site["grafana"]))
+        await self.show("job.html", job=job, **views.one_job(answer, course, site["grafana"], site["idle_minutes"]))
 
 
 class CancelHandler(Page):
