@@ -9,3 +9,5 @@ RUN = "/run/deepops-web"
 LINKS = RUN + "/links.sock"
 AGENT = "/run/deepops-web-agent.sock"
 CONFIG = "/etc/deepopsctl/web/web.json"
+# how to ask Prometheus: root's alone to read
+MONITORING = "/etc/deepopsctl/web/monitoring.json"
