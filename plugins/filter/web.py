@@ -12,7 +12,7 @@ from ansible_collections.deepopsctl.cluster.plugins.plugin_utils.filters import 
 
 from deepopsctl.certificates import validity
 from deepopsctl.certificates.authority import Authority
-from deepopsctl.environment import environments
+from deepopsctl.environment import environments, ondemand
 from deepopsctl.errors import DeepOpsError
 
 # who signs the notebooks of this cluster, and nothing else
@@ -44,6 +44,25 @@ def web_certificates(authority: object, host: str, address: object, directory: s
     own = {"path": f"{directory}/hub.crt", "content": internal.certificate}
     public_authority = {"path": f"{directory}/authority.crt", "content": signer.certificate}
     return {"host": [trusted, own, public_authority, *host_files], "node": [trusted]}
+
+
+def web_public_certificate(authority: object, host: str, address: object, directory: str) -> list[dict[str, Any]]:
+    """What browsers get of a host, for node_state: a certificate of the cluster's authority with its key."""
+    signer = Authority(str(authority))
+    public = signer.identify(host, [str(address)], validity.today())
+    secret = base64.b64encode((public.certificate + signer.certificate + public.key).encode()).decode()
+    return [
+        {"path": f"{directory}/public.pem", "secret_base64": secret, "mode": "0600"},
+        {"path": f"{directory}/authority.crt", "content": signer.certificate},
+    ]
+
+
+def ondemand_portal(site: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of Open OnDemand's ood_portal.yml."""
+    try:
+        return ondemand.portal(site)
+    except DeepOpsError as error:
+        raise AnsibleFilterError(str(error)) from error
 
 
 def web_pages(names: Iterable[str], source: str, destination: str) -> list[dict[str, str]]:
