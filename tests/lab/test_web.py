@@ -60,6 +60,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
             made.root(name, "mkdir -p /srv/scratch /srv/project")
         (made.directory / "people.yml").write_text(PEOPLE, encoding="utf-8")
         made.deepopsctl("deploy")
+        # JupyterHub loads for some seconds after its unit is up
+        wait_until("the pages answer", lambda: made.holds(HOST, "su - alice -c web"), 120)
         yield made
 
 
