@@ -39,7 +39,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-from ansible import constants, context
+from ansible import constants
 from ansible._internal._templating import _jinja_bits as templating
 from ansible.executor import module_common
 from ansible.plugins import loader, strategy
@@ -63,7 +63,7 @@ PLUGINS = Path(__file__).resolve().parent.parent
 # the variable with the directory of packed modules, and of how many contents they are kept there
 MODULE_CACHE, KEPT = "DEEPOPSCTL_MODULE_CACHE", 3
 # the variable with where root of a node keeps what is compiled, for tests, and where that is
-COMPILED = ("DEEPOPSCTL_COMPILED", "/var/cache/deepopsctl/compiled")
+COMPILED = ("DEEPOPSCTL_COMPILED", "/run/deepopsctl/compiled")
 # whether deepopsctl has compared all values of a site with the argument specs (deepopsctl/cluster/settings.py)
 SETTINGS_COMPARED = "DEEPOPSCTL_SETTINGS_COMPARED"
 VALIDATION = "ansible.builtin.validate_argument_spec"
@@ -109,7 +109,7 @@ class CallbackModule(CallbackBase):
         with contextlib.suppress(Exception):
             find_filters_once()
         with contextlib.suppress(Exception):
-            compile_once_on_nodes(writes=not context.CLIARGS.get("check"))
+            compile_once_on_nodes()
 
     def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:
         if self.parses and not (self.packed and self.packed.has(str(task.action))):
@@ -334,13 +334,13 @@ def filters_of_collection() -> Iterator[tuple[str, Any]]:
             yield whole, loader.get_with_context_result(plugin, context)
 
 
-def compile_once_on_nodes(writes: bool) -> None:
+def compile_once_on_nodes() -> None:
     """A module call brings files that Python would compile each time; root of the node keeps them compiled."""
     tree = ast.parse((PLUGINS / "plugin_utils" / "compiled.py").read_text(encoding="utf-8"))
     # Ansible's own begins with the import of annotations, which must be the first
     tree.body = [each for each in tree.body if isinstance(each, ast.FunctionDef)]
     directory = os.environ.get(*COMPILED)
-    module_common._ANSIBALLZ_CODE += f"\n\n{ast.unparse(tree)}\n\nkeep_compiled({directory!r}, {writes})\n"
+    module_common._ANSIBALLZ_CODE += f"\n\n{ast.unparse(tree)}\n\nkeep_compiled({directory!r})\n"
 
 
 def leave_out_validation(playbook: Any) -> None:

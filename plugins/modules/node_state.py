@@ -234,7 +234,10 @@ options:
         default: []
       reload_on: {description: The same for a reload., type: list, elements: str, default: []}
       port: {description: Port it must listen on afterwards., type: int}
-      optional: {description: May be kept from starting by a condition of its own., type: bool, default: false}
+      optional:
+        description: May be kept from starting by a condition of its own, or by a person who masked it for good.
+        type: bool
+        default: false
   databases:
     description: Databases of the MariaDB on the node, which runs once the I(units) do.
     type: list

@@ -6,11 +6,11 @@ A module brings 86 files, which Python would compile at each call: two thirds of
 from __future__ import annotations
 
 
-def keep_compiled(directory: str, writes: bool, most: int = 2000) -> None:
+def keep_compiled(directory: str, most: int = 1000) -> None:
     """Keep the compiled form of what is imported from archives, by the hash of its source; only root does.
 
-    A run in check mode uses what is there, and writes nothing. Where anything is not as it should be, Python compiles
-    as always.
+    `directory` is in memory: a plan leaves nothing on a disk, and a full disk does no harm. Where anything is not as it
+    should be, Python compiles as always.
     """
     import contextlib
     import hashlib
@@ -26,36 +26,35 @@ def keep_compiled(directory: str, writes: bool, most: int = 2000) -> None:
     if os.geteuid():
         return
     try:
-        if writes:
-            os.makedirs(directory, 0o700, exist_ok=True)
+        os.makedirs(directory, 0o700, exist_ok=True)
         about = os.lstat(directory)
     except OSError:
         return
     if not stat.S_ISDIR(about.st_mode) or about.st_uid or about.st_mode & 0o022:
         return
-    compile_source = zipimport._compile_source  # type: ignore[attr-defined]
+    functions = vars(zipimport)
+    compile_source = functions["_compile_source"]
 
     def kept(path: str, source: bytes) -> types.CodeType:
         start = importlib.util.MAGIC_NUMBER + b"%d" % sys.flags.optimize
         file = os.path.join(directory, hashlib.sha256(start + source).hexdigest())
-        # a power cut may have left half of it
-        with contextlib.suppress(OSError, ValueError, EOFError, TypeError):
-            with open(file, "rb") as stream:
-                digest, data = stream.read(32), stream.read()
-            if hashlib.sha256(data).digest() == digest:
-                return marshal.loads(data)  # type: ignore[no-any-return]  # noqa: S302 (only root could write it)
-        code: types.CodeType = compile_source(path, source)
-        if not writes:
+        code: types.CodeType
+        with contextlib.suppress(OSError, ValueError, EOFError, TypeError), open(file, "rb") as stream:
+            code = marshal.load(stream)  # noqa: S302 (only root could write it)
             return code
+        code = compile_source(path, source)
         with contextlib.suppress(OSError):
             names = os.listdir(directory)
             for name in names if len(names) > most else ():
                 os.unlink(os.path.join(directory, name))
-            data = marshal.dumps(code)
             descriptor, new = tempfile.mkstemp(dir=directory)
-            with open(descriptor, "wb") as stream:
-                stream.write(hashlib.sha256(data).digest() + data)
-            os.rename(new, file)
+            try:
+                with open(descriptor, "wb") as stream:
+                    stream.write(marshal.dumps(code))
+                os.rename(new, file)
+            except OSError:
+                # no room
+                os.unlink(new)
         return code
 
-    zipimport._compile_source = kept  # type: ignore[attr-defined]
+    functions["_compile_source"] = kept

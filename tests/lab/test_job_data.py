@@ -55,9 +55,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
         f"{PREFIX}-job-data", tmp_path_factory, "--compute", str(len(NODES)), "--gpus", "a100:2"
     ) as made:
         made.root("ctl1", "mkdir -p /srv/shared/software")
-        for node in NODES:
-            # masked in a lab; here /proc/sys is read-only, so that it sets nothing
-            made.root(node, "systemctl unmask --quiet systemd-sysctl.service")
         spec = made.directory / "cluster.yml"
         edit(spec, "components: [nvidia, slurm]", "components: [storage, slurm, environment]")
         spec.write_text(spec.read_text(encoding="utf-8") + SITE, encoding="utf-8")
@@ -121,18 +118,19 @@ def test_the_next_job_reads_nothing(cluster: LabCluster) -> None:
 
 
 def test_root_removes_what_is_larger_than_a_user_may_have(cluster: LabCluster) -> None:
-    own = "/srv/datasets/$(id -u ubuntu)"
-    cluster.root(
-        "gpu01",
-        f"mkdir -p {own}; ln -s /etc {own}/link; head -c 90000000 /dev/zero > {own}/more; chown -R -h ubuntu {own}",
-    )
+    # the second has no process; of `ubuntu` there are those of our own kept connection
+    busy, own = "/srv/datasets/$(id -u ubuntu)", "/srv/datasets/54321"
+    for user, path in (("ubuntu", busy), ("54321", own)):
+        make = f"mkdir -p -m 700 {path}; ln -s /etc {path}/link; head -c 90000000 /dev/zero > {path}/more"
+        cluster.root("gpu01", f"{make}; chown -R -h {user} {path}")
+    cluster.root("gpu01", "systemd-run --quiet --unit=busy --uid=ubuntu sleep 600")
 
-    wait_until("no process of the user", lambda: not cluster.holds("gpu01", "pgrep -u ubuntu"))
     cluster.root("gpu01", "systemctl start deepops-dataset-cache")
 
     assert cluster.root("gpu01", f"ls -A {own}") == ""
-    assert cluster.holds("gpu01", "test -s /etc/passwd")
-    assert cluster.root("gpu01", f"stat -c %a {own}") == "700"
+    assert cluster.root("gpu01", f"stat -c '%u %a' {own}") == "54321 700"
+    assert cluster.holds("gpu01", f"test -s {busy}/more && test -s /etc/passwd")
+    cluster.root("gpu01", f"systemctl stop busy; rm -r {busy}/more {busy}/link")
 
 
 def test_a_program_is_built_against_libraries_of_an_environment(cluster: LabCluster) -> None:

@@ -385,12 +385,24 @@ def ensure_units(
     shown = node_services.show(names)
     if not step.dry and any(shown.get(name, {}).get("NeedDaemonReload") == "yes" for name in names):
         run_systemctl(step, ["daemon-reload"], "")
+    units = [unit for unit in units if not is_left_masked(step, unit, shown.get(unit["name"], {}))]
     enable(step, [unit["name"] for unit in units if unit["running"]], shown)
     for unit in units:
         if unit["running"]:
             ensure_running(step, unit, shown.get(unit["name"], {}), changed_files, unit["name"] in new_units)
         else:
             ensure_stopped(step, unit, shown[unit["name"]])
+
+
+def is_left_masked(step: node_step.Step, unit: Mapping[str, Any], properties: Mapping[str, str]) -> bool:
+    """Whether an optional unit is masked for good, a person's right: the record has nothing of it, nor has the gate."""
+    name = unit["name"]
+    if not unit["optional"] or not unit["running"] or properties.get("UnitFileState") != "masked":
+        return False
+    if node_record.is_pending(name):
+        node_record.clear_pending(name)
+        step.module.warn(f"{name} is masked: changed files take effect once it is unmasked and started")
+    return True
 
 
 def enable(step: node_step.Step, names: Sequence[str], shown: Mapping[str, Mapping[str, str]]) -> None:

@@ -92,6 +92,26 @@ def test_a_systemd_that_does_not_answer_is_an_error_and_no_unit_counts_as_stoppe
     assert step.noted.changes == []
 
 
+def test_an_optional_unit_that_a_person_masked_stays_masked_and_is_no_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = "LoadState=masked\\nActiveState=inactive\\nUnitFileState=masked\\n"
+    program = f"case $1 in show) printf '{shown}';; *) echo \"Unit $3 is masked\" >&2; exit 1;; esac"
+    write_program(tmp_path / "systemctl", program)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    warnings: list[str] = []
+    step = step_of()
+    step.module.warn = warnings.append
+    optional = {**UNIT, "optional": True, "restart_on": ["/etc/a.conf"]}
+
+    node_record.mark_pending("a.service", "/etc/a.conf")
+    for changed in (["/etc/a.conf"], []):
+        resources.ensure_units(step, [optional], changed, [])
+
+    assert (step.actions, step.record["units"], node_record.is_pending("a.service")) == ([], {}, False)
+    assert [text.split(":")[0] for text in warnings] == ["a.service is masked"]
+
+
 def test_what_was_there_already_is_not_managed(monkeypatch: pytest.MonkeyPatch) -> None:
     step = step_of(packages=["old", "new"], units=[UNIT, {**UNIT, "name": "b.service"}])
     monkeypatch.setattr(removal.node_packages, "installed", lambda _names: {"old": "1"})

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..._shared import slurm_output
 from ..._shared.values import format_count, format_size, format_time
+from . import plot
 
 GOOD, POOR = 50, 10
 # Slurm's plans are of this minute
@@ -108,6 +109,7 @@ def _gpus(value: float) -> str:
 _MEASURES: dict[str, Callable[[float], str]] = {
     "cpu": _cores, "memory": format_size, "gpu": _gpus, "gpu_memory": format_size,
 }  # fmt: skip
+_TITLES = {"cpu": "Cores", "memory": "Memory", "gpu": "GPUs", "gpu_memory": "GPU memory"}
 
 
 def _share(used: float, asked: float) -> dict[str, Any] | None:
@@ -119,11 +121,12 @@ def _share(used: float, asked: float) -> dict[str, Any] | None:
     return {"percent": percent, "width": min(percent, 100), "level": level}
 
 
-def one_job(answer: dict[str, Any]) -> dict[str, Any]:
+def one_job(answer: dict[str, Any], course: dict[str, Any] | None = None, grafana: str = "") -> dict[str, Any]:
     """Of the page of one job."""
     why = answer.get("why")
     if why is None:
-        return {"trouble": answer.get("trouble", ""), "why": None}
+        return {"trouble": answer.get("trouble", ""), "why": None, "use": [], "unseen": "", "grafana": ""}
+    use = answer.get("use")
     advice = [each for cause in why["causes"] for each in cause["advice"]]
     gains = {
         index: format_time(each["gain_s"]) for index, each in enumerate(advice) if each.get("gain_s")
@@ -133,7 +136,42 @@ def one_job(answer: dict[str, Any]) -> dict[str, Any]:
         "why": why,
         "expected": moment(why.get("expected_start")),
         "advice": [{**each, "gain": gains.get(index, "")} for index, each in enumerate(advice)],
+        "use": _uses(use, course or {}) if use else [],
+        "unseen": (course or {}).get("trouble", ""),
+        "grafana": _dashboard(use, grafana) if use and use["own"] and grafana else "",
     }
+
+
+def has_course(use: dict[str, Any] | None) -> bool:
+    """Whether monitoring may be asked about this job for who asks: Slurm shows it, and it is theirs."""
+    return bool(use and use["own"] and use["start"])
+
+
+def until(use: dict[str, Any]) -> int:
+    """The job's end, or now; a plot of a job that began this second has some width."""
+    start, end = int(use["start"]), int(use["end"] or time.time())
+    return max(end, start + 1)
+
+
+def _uses(use: dict[str, Any], course: dict[str, Any]) -> list[dict[str, Any]]:
+    """Each measure that is known, by its sum or over time."""
+    of, span = course.get("of", {}), (use["start"] or 0, until(use) if use["start"] else 0)
+    shown = [
+        {
+            "key": key,
+            "title": _TITLES[key],
+            "bar": _bar(use[key], form),
+            "plot": plot.draw(of[key], *span, course["step"], form) if key in of else None,
+        }
+        for key, form in _MEASURES.items()
+    ]
+    return [each for each in shown if each["bar"] or each["plot"]]
+
+
+def _dashboard(use: dict[str, Any], grafana: str) -> str:
+    """The job's dashboard: its number and times are numbers by now."""
+    start, end = 1000 * (use["start"] or 0), 1000 * use["end"] if use["end"] else "now"
+    return f"{grafana}/d/deepops-jobs?var-jobid={int(use['number'])}&from={start}&to={end}"
 
 
 def cluster(answer: dict[str, Any]) -> dict[str, Any]:

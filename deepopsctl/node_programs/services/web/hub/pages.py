@@ -163,9 +163,12 @@ class JobHandler(Page):
 
     @web.authenticated
     async def get(self, job: str) -> None:
-        """What `why` says."""
-        answer = await self.ask("job", job=job)
-        await self.show("job.html", job=job, **views.one_job(answer))
+        """What `why` says, and what it used. Monitoring is asked after Slurm has said whose it is."""
+        answer, site = await self.ask("job", job=job), self.authenticator.site
+        use, course = answer.get("use"), None
+        if site["monitoring"] and use and views.has_course(use):
+            course = await self.ask("course", number=int(use["number"]), start=use["start"], end=views.until(use))
+        await self.show("job.html", job=job, **views.one_job(answer, course, site["grafana"]))
 
 
 class CancelHandler(Page):
@@ -179,7 +182,7 @@ class CancelHandler(Page):
         self.log.info("audit: cancel%s user=%s job=%s", " refused" if trouble else "", self.current_user.name, job)
         if trouble:
             self.set_status(403)
-            await self.show("job.html", job=job, trouble=trouble, why=None)
+            await self.show("job.html", job=job, **views.one_job({"trouble": trouble}))
             return
         self.redirect(f"{self.hub.base_url}jobs")
 
@@ -191,7 +194,8 @@ class ClusterHandler(Page):
     async def get(self) -> None:
         """Its page."""
         answer = await self.ask("cluster")
-        await self.show("cluster.html", news=self.authenticator.site["news"], **views.cluster(answer))
+        site = self.authenticator.site
+        await self.show("cluster.html", news=site["news"], grafana=site["grafana"], **views.cluster(answer))
 
 
 class AssetHandler(BaseHandler):

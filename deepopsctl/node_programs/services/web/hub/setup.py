@@ -55,6 +55,7 @@ def configure(c: Any, path: str = CONFIG) -> None:
     c.JupyterHub.template_paths = [str(HERE / "templates")]
     c.JupyterHub.template_vars = {
         "cluster_name": site["cluster"], "links": site["links"], "web_host": site["host"], "has_files": site["files"],
+        "provider_name": site["oidc"].get("name", ""),
     }  # fmt: skip
     c.JupyterHub.tornado_settings = {
         "cookie_options": {"secure": True, "samesite": "Lax"},
