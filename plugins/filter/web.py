@@ -85,6 +85,19 @@ def web_kernels(versions: Iterable[Mapping[str, Any]], directory: str) -> list[d
     ]
 
 
+def web_software(versions: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What users read of each version of the site's environments: its packages, and whether it is a kernel."""
+    return [
+        {
+            "name": each["name"],
+            "version": each["version"],
+            "packages": sorted({" ".join(file.split("-")[:2]).replace("_", "-") for file in each["wheels"]}),
+            "kernel": any(file.startswith("ipykernel-") for file in each["wheels"]),
+        }
+        for each in versions
+    ]
+
+
 def web_environment(python: object, machine: object, directory: str) -> dict[str, Any]:
     """The environment for a node with this Python and processor, by the locks of the role."""
     try:

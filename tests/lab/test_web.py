@@ -234,7 +234,17 @@ def test_the_pages_are_for_everyone(cluster: LabCluster, browser: Browser, optio
     with logged_in(cluster, browser, "alice", bypass_csp=True, **options) as page:
         cluster.root(HOST, f"printf %s {shlex.quote(MANY)} | su - alice -s /bin/sh")
         for path in (
-            *("jobs", "jobs?account=def-lab_gpu", "usage?users=1", "cluster", "spawn", "files", "files/home"),
+            *(
+                "jobs",
+                "jobs?account=def-lab_gpu",
+                "usage?users=1",
+                "space",
+                "software",
+                "cluster",
+                "spawn",
+                "files",
+                "files/home",
+            ),
             *("files/home/many?all=1&order=time", "files/home/many/seen.txt", "files/home/many/elsewhere"),
         ):
             page.goto(f"https://{HOST}/hub/{path}")
