@@ -17,7 +17,7 @@ from traitlets import Bool, Bytes, Dict, Unicode
 from .. import LINKS, client, links
 from ..client import BusyError, SilentError
 from ..offer import RefusedError
-from . import pages, provider
+from . import files_pages, pages, provider
 from .proved import Proved
 
 
@@ -77,7 +77,8 @@ class Login(Authenticator):
         # JupyterHub's loop runs by now
         self._listener = asyncio.get_running_loop().create_task(self._listen())
         ways = provider.HANDLERS if self.provider else []
-        return [*super().get_handlers(app), *pages.HANDLERS, *ways]
+        of_files = files_pages.HANDLERS if self.site["files"] else []
+        return [*super().get_handlers(app), *pages.HANDLERS, *of_files, *ways]
 
     async def _listen(self) -> None:
         """Give links to users of this node: the kernel says who asks."""

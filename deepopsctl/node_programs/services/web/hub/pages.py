@@ -110,7 +110,7 @@ class NotebookHandler(APIHandler):
         self.finish(answer)
 
 
-class _Page(BaseHandler):
+class Page(BaseHandler):
     """A page of ours for who is logged in."""
 
     async def ask(self, what: str, **more: Any) -> dict[str, Any]:
@@ -136,7 +136,7 @@ class _Page(BaseHandler):
         self.finish(await self.render_template(name, **values))
 
 
-class JobsHandler(_Page):
+class JobsHandler(Page):
     """The jobs of who is logged in, or those of an account."""
 
     @web.authenticated
@@ -147,7 +147,7 @@ class JobsHandler(_Page):
         await self.show("jobs.html", days=days, account=account, **views.jobs(answer))
 
 
-class UsageHandler(_Page):
+class UsageHandler(Page):
     """What who is logged in has used, and with `users` those of the same accounts that Slurm shows."""
 
     @web.authenticated
@@ -158,7 +158,7 @@ class UsageHandler(_Page):
         await self.show("usage.html", days=days, users=users, **views.usage(answer))
 
 
-class JobHandler(_Page):
+class JobHandler(Page):
     """One job, as Slurm shows it to who is logged in."""
 
     @web.authenticated
@@ -171,7 +171,7 @@ class JobHandler(_Page):
         await self.show("job.html", job=job, **views.one_job(answer, course, site["grafana"]))
 
 
-class CancelHandler(_Page):
+class CancelHandler(Page):
     """Cancels a job of who is logged in."""
 
     @web.authenticated
@@ -187,7 +187,7 @@ class CancelHandler(_Page):
         self.redirect(f"{self.hub.base_url}jobs")
 
 
-class ClusterHandler(_Page):
+class ClusterHandler(Page):
     """The cluster now."""
 
     @web.authenticated
@@ -199,12 +199,12 @@ class ClusterHandler(_Page):
 
 
 class AssetHandler(BaseHandler):
-    """The style of the pages: a policy without exceptions needs it as a file of its own."""
+    """Style and scripts of the pages: a policy without exceptions needs them as files of their own."""
 
     async def get(self, name: str) -> None:
         """It."""
         path = Path(CONFIG).parent / "assets" / name
-        kinds = {".css": "text/css; charset=utf-8"}
+        kinds = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
         if urlsplit(name).path != name or path.suffix not in kinds or not path.is_file():
             raise web.HTTPError(404)
         self.set_header("Content-Type", kinds[path.suffix])
@@ -222,5 +222,5 @@ HANDLERS = [
     (r"/jobs/([0-9]{1,10}(?:[_+][0-9]{1,10})?)/cancel", CancelHandler),
     ("/usage", UsageHandler),
     ("/cluster", ClusterHandler),
-    (r"/assets/([a-z]+\.css)", AssetHandler),
+    (r"/assets/([a-z]+\.(?:css|js))", AssetHandler),
 ]

@@ -54,7 +54,7 @@ def configure(c: Any, path: str = CONFIG) -> None:
     c.JupyterHub.last_activity_interval = 30
     c.JupyterHub.template_paths = [str(HERE / "templates")]
     c.JupyterHub.template_vars = {
-        "cluster_name": site["cluster"], "links": site["links"], "web_host": site["host"],
+        "cluster_name": site["cluster"], "links": site["links"], "web_host": site["host"], "has_files": site["files"],
         "provider_name": site["oidc"].get("name", ""),
     }  # fmt: skip
     c.JupyterHub.tornado_settings = {
