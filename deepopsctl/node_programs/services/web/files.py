@@ -1,7 +1,7 @@
 """A user's own files, as the user: list, look, read, make, rename, remove.
 
 What users own can be renamed, or replaced by a link, between any two calls. So a place is walked one name after another
-in open directories, and no link is followed: where one leads is shown as another place, which is walked the same way.
+in open directories, and no link is followed: where one leads is reported as a place, which is walked the same way.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from .files import MissingError
 from .offer import RefusedError
 
 T = TypeVar("T")
-# a file server that hangs; what a browser takes or sends meanwhile starts the count again with each piece
+# how long a file server may hang; of a transfer, each piece counts for itself
 PATIENCE_S = 40
 BLOCK = 1 << 18
 
