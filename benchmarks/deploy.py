@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -23,17 +23,16 @@ from typing import TypeVar
 from benchmarks.questions import cost, one_python_each
 from benchmarks.sizes import DEEPOPSCTL, LAB, output_of, parser, print_table
 
-# what the roles write, as tar members; the floor writes the same bytes
-FILES = {
-    "controller": "etc/slurm etc/munge/munge.key etc/chrony/conf.d/deepopsctl.conf "
-    "etc/mysql/mariadb.conf.d/60-deepopsctl.cnf",
-    "compute": "etc/munge/munge.key etc/chrony/conf.d/deepopsctl.conf etc/default/slurmd "
-    "etc/systemd/system/slurmd.service.d/deepopsctl.conf",
-}
-PACKAGES = {
-    "controller": "munge slurm-client chrony slurmdbd mariadb-server slurmctld",
-    "compute": "munge slurm-client chrony slurmd slurm-wlm-basic-plugins",
-}
+# What a node's records say that the deploy brought there: packages, and files as tar members. /etc/hosts is written to
+# by the lab, and how the control machine gets in is another cluster directory's.
+DEPLOYED = """
+import glob, json, os
+own = {"/etc/hosts", "/etc/ssh/sshd_config.d/30-deepopsctl-access.conf"}
+items = [json.load(open(path))["items"] for path in glob.glob("/var/lib/deepopsctl/records/*.json")]
+packages = sorted({name for each in items for name in each["packages"]})
+files = sorted({path for each in items for path in each["files"] if path not in own and os.path.exists(path)})
+print(json.dumps({"packages": packages, "files": [path[1:] for path in files]}))
+"""
 HELD = "slurmd slurmctld slurmdbd mariadb munge chrony"
 # one apt transaction, units held back while it runs (without that, Debian's slurmd waits 90 s), then the files
 INSTALL = """
@@ -43,6 +42,7 @@ apt-get -y -qq --no-install-recommends -o Dpkg::Options::=--force-confold instal
 systemctl unmask --runtime --quiet {held}
 tar -xpf /tmp/files.tar -C / ; cat /tmp/hosts.block >> /etc/hosts
 systemctl daemon-reload; systemctl enable --quiet munge chrony {units}; systemctl restart munge chrony
+systemctl reload ssh
 """
 CONTROLLER = """
 set -e; install -d -m 0700 -o slurm -g slurm /var/lib/slurm/slurmctld
@@ -115,20 +115,25 @@ class Nodes:
             list(pool.map(lambda name: self.ssh(name, script(name)), names))
 
     def role(self, name: str) -> str:
-        """Which of the two sets of packages and files a node gets."""
+        """Which of the two sets of units a node gets."""
         return "controller" if name == self.controller else "compute"
 
 
-def save_written_files(nodes: Nodes, directory: Path) -> None:
-    """Save what the deploy wrote on each node."""
+def save_written_files(nodes: Nodes, directory: Path) -> dict[str, str]:
+    """Save what the deploy wrote on each node; the packages that each has by it."""
+    packages: dict[str, str] = {}
     for name in nodes.addresses:
         container = f"{LAB}-{name}"
-        script = f"cd /; tar -cpf /tmp/files.tar {FILES[nodes.role(name)]}; grep -A9999 '# BEGIN deepopsctl' /etc/hosts"
+        deployed = json.loads(output_of("podman", "exec", container, "python3", "-c", DEPLOYED))
+        packages[name] = " ".join(deployed["packages"])
+        files = " ".join(deployed["files"])
+        script = f"cd /; tar -cpf /tmp/files.tar {files}; grep -A9999 '# BEGIN deepopsctl' /etc/hosts"
         (directory / f"{name}.hosts").write_text(output_of("podman", "exec", container, "sh", "-c", script))
         output_of("podman", "cp", f"{container}:/tmp/files.tar", str(directory / f"{name}.tar"))
     conf = output_of("podman", "exec", f"{LAB}-{nodes.controller}", "cat", "/etc/slurm/slurmdbd.conf")
     password = next(line.partition("=")[2] for line in conf.splitlines() if line.startswith("StoragePass="))
     (directory / "password").write_text(f"PASSWORD='{password}'\n")
+    return packages
 
 
 def copy_files(nodes: Nodes, directory: Path) -> None:
@@ -139,13 +144,12 @@ def copy_files(nodes: Nodes, directory: Path) -> None:
     output_of("podman", "cp", str(directory / "password"), f"{LAB}-{nodes.controller}:/tmp/password")
 
 
-def parallel_ssh_time(nodes: Nodes) -> None:
+def parallel_ssh_time(nodes: Nodes, packages: Mapping[str, str]) -> None:
     """The same state by nothing but parallel ssh."""
     units = {"controller": "mariadb slurmdbd slurmctld", "compute": "slurmd"}
 
     def install(name: str) -> str:
-        role = nodes.role(name)
-        return INSTALL.format(held=HELD, packages=PACKAGES[role], units=units[role])
+        return INSTALL.format(held=HELD, packages=packages[name], units=units[nodes.role(name)])
 
     compute = [name for name in nodes.addresses if name != nodes.controller]
     nodes.everywhere(list(nodes.addresses), install)
@@ -176,12 +180,12 @@ def measure(size: int, system: str, directory: Path) -> Result:
     for name, words in QUESTIONS.items():
         costs.add(name, partial(nodes.command, *words))
     costs.add("floor: one Python on each node, parallel ssh", lambda: one_python_each(nodes.directory))
-    save_written_files(nodes, directory)
+    packages = save_written_files(nodes, directory)
     again = Nodes(size, system, directory, Costs())
     if again.addresses != nodes.addresses:
         sys.exit("the nodes got other addresses the second time: other labs came or went; run the benchmark alone")
     copy_files(again, directory)
-    costs.add("floor: the same deploy by parallel ssh", lambda: parallel_ssh_time(again))
+    costs.add("floor: the same deploy by parallel ssh", lambda: parallel_ssh_time(again, packages))
     return Result(size, costs.rows)
 
 

@@ -129,6 +129,8 @@ class Memory:
             if entry["component"] != arguments["component"]:
                 self._add(gate(entry["component"]), node, _gate_arguments(entry), known=True)
         self._add(gate(arguments["component"]), node, _gate_arguments(arguments))
+        if arguments.get("status"):
+            self._add(INFO, node, arguments["status"])
 
     def _add(self, question: str, node: str, arguments: Arguments, *, known: bool = False) -> None:
         nodes = self.asked.setdefault(question, {})

@@ -25,7 +25,7 @@ _ROLE = re.compile(rb"\b(?:role|name): +(?:deepopsctl\.cluster\.)?(\w+)")
 _COMPONENT = re.compile(rb"^component: (\w+)", re.MULTILINE)
 _PLAYBOOK = re.compile(rb"import_playbook: +([\w/-]+\.yml)")
 # what else a run asks in the same call: it changes no answer
-_NOT_FOLLOWED = frozenset({b"deepops_gate_run", b"__deepops_run", b"deepops_steps"})
+_NOT_FOLLOWED = frozenset({b"deepops_gate_run", b"__deepops_run", b"deepops_steps", b"deepops_status_question"})
 
 
 def blocks(text: bytes) -> Blocks | None:

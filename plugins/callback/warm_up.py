@@ -21,6 +21,7 @@ options:
     ini: [{section: callback_warm_up, key: enabled}]
 """
 
+import ast
 import contextlib
 import copy
 import functools
@@ -61,6 +62,8 @@ NODE_PROGRAM = f"{COLLECTION}.node_program"
 PLUGINS = Path(__file__).resolve().parent.parent
 # the variable with the directory of packed modules, and of how many contents they are kept there
 MODULE_CACHE, KEPT = "DEEPOPSCTL_MODULE_CACHE", 3
+# the variable with where root of a node keeps what is compiled, for tests, and where that is
+COMPILED = ("DEEPOPSCTL_COMPILED", "/run/deepopsctl/compiled")
 # whether deepopsctl has compared all values of a site with the argument specs (deepopsctl/cluster/settings.py)
 SETTINGS_COMPARED = "DEEPOPSCTL_SETTINGS_COMPARED"
 VALIDATION = "ansible.builtin.validate_argument_spec"
@@ -105,6 +108,8 @@ class CallbackModule(CallbackBase):
             sleep_longer()
         with contextlib.suppress(Exception):
             find_filters_once()
+        with contextlib.suppress(Exception):
+            compile_once_on_nodes()
 
     def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:
         if self.parses and not (self.packed and self.packed.has(str(task.action))):
@@ -327,6 +332,15 @@ def filters_of_collection() -> Iterator[tuple[str, Any]]:
             filters._update_object(obj=plugin, name=whole, path=file.object._original_path, resolved=whole)
             context._resolved_fqcn = plugin.ansible_name
             yield whole, loader.get_with_context_result(plugin, context)
+
+
+def compile_once_on_nodes() -> None:
+    """A module call brings files that Python would compile each time; root of the node keeps them compiled."""
+    tree = ast.parse((PLUGINS / "plugin_utils" / "compiled.py").read_text(encoding="utf-8"))
+    # Ansible's own begins with the import of annotations, which must be the first
+    tree.body = [each for each in tree.body if isinstance(each, ast.FunctionDef)]
+    directory = os.environ.get(*COMPILED)
+    module_common._ANSIBALLZ_CODE += f"\n\n{ast.unparse(tree)}\n\nkeep_compiled({directory!r})\n"
 
 
 def leave_out_validation(playbook: Any) -> None:

@@ -49,6 +49,12 @@ options:
       that has work to do and does not meet it fails.
     type: dict
     default: {}
+  status:
+    description: >-
+      The arguments of M(node_info) that C(deepopsctl status) asks this node with. Nothing is done with them here:
+      deepopsctl keeps them, so that it needs no Ansible to ask.
+    type: dict
+    default: {}
 author: deepopsctl (@deepopsctl)
 """
 
@@ -102,6 +108,7 @@ def main() -> None:
             "foreign": {"type": "bool", "default": False},
             "needs": {"type": "dict", "default": {}},
             "requires": {"type": "dict", "default": {}},
+            "status": {"type": "dict", "default": {}},
         },
         supports_check_mode=True,
     )

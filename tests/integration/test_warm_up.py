@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -252,3 +253,30 @@ def test_what_deepopsctl_has_compared_with_the_specs_ansible_does_not(
 
     assert done.status == 0, done.output
     assert [result.task.rpartition(" : ")[2].split()[0] for result in done.results] == expected
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root of a node keeps anything")
+def test_a_node_compiles_the_files_of_a_module_once_where_only_root_can_write(tmp_path: Path) -> None:
+    task = {"name": "Ask", "deepopsctl.cluster.node_info": {}}
+    plays = [{"name": "Ask it", "hosts": "all", "gather_facts": False, "tasks": [task]}]
+    cache = tmp_path / "compiled"
+
+    def kept(name: str) -> dict[str, int]:
+        (tmp_path / name).mkdir()
+        done = play(tmp_path / name, plays, {"a": {}}, settings={"DEEPOPSCTL_COMPILED": str(cache)})
+        assert done.status == 0, done.output
+        return {path.name: path.stat().st_ino for path in cache.glob("*")}
+
+    first = kept("first")
+    assert len(first) > 50
+    assert not cache.stat().st_mode & 0o077
+    assert kept("second") == first
+    cut = next(cache.glob("*"))
+    cut.write_bytes(cut.read_bytes()[:40])
+    repaired = kept("third")
+    assert {name for name in first if first[name] != repaired[name]} == {cut.name}
+    for path in cache.glob("*"):
+        path.write_bytes(b"not compiled")
+    cache.chmod(0o777)
+    # of a directory that others can write nothing is read, and nothing comes there
+    assert kept("fourth") == repaired

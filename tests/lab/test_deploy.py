@@ -67,6 +67,19 @@ def test_an_unchanged_cluster_is_left_alone(cluster: LabCluster) -> None:
 
 
 @pytest.mark.every_change
+@pytest.mark.release("debian12")
+def test_the_first_status_of_a_deployed_cluster_needs_no_ansible(cluster: LabCluster) -> None:
+    answer = cluster.parsed("status")
+
+    assert {node["name"]: node["deploy"] for node in answer["nodes"]} == dict.fromkeys(
+        ("ctl1", "gpu01", "gpu02"), "in step"
+    )
+    calls_of = "journalctl --quiet -t ansible-deepopsctl.cluster.{} | wc -l"
+    # Ansible's modules log that they were called
+    assert [cluster.root("gpu01", calls_of.format(name)) for name in ("drift_check", "node_info")] == ["1", "0"]
+
+
+@pytest.mark.every_change
 @pytest.mark.release("debian13")
 @pytest.mark.parametrize("command", BUDGET["calls"])
 def test_what_was_asked_before_is_one_call_to_a_node(cluster: LabCluster, command: str) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import runpy
 import shlex
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,9 +27,20 @@ schema: 1
 groups: [{name: def-lab, gid: 3001, pi: alice}]
 people: [{name: alice, uid: 2001, groups: [def-lab]}, {name: mallory, uid: 2002, groups: [def-lab]}]
 """
+# the kernel below a lab has no NFS: each node has its own
+SPACES = """
+storage:
+  - {name: scratch, type: local, source: /srv/scratch, path: /scratch}
+  - {name: project, type: local, source: /srv/project, path: /project}
+spaces: {scratch: {storage: scratch}, project: {storage: project}}
+"""
 PATIENCE_MS = 240_000
 SERIOUS = """axe.run(document, {resultTypes: ['violations']}).then(found => found.violations
   .filter(rule => ['serious', 'critical'].includes(rule.impact)).map(rule => rule.id + ': ' + rule.nodes[0].html))"""
+# of alice's home: more than a page of files, and what pages have to show
+MANY = """rm -rf many; mkdir -p many; cd many; ln -s /etc elsewhere
+for number in $(seq 250); do echo $number >sample-$number.csv; done
+printf 'a\\342\\200\\256b\\033[31m\\n' >seen.txt"""
 # what a cell prints: cores, GPUs, where
 CELL = (
     "import os; print('cores', len(os.sched_getaffinity(0)), 'gpus', os.environ.get('CUDA_VISIBLE_DEVICES'), "
@@ -39,9 +52,15 @@ CELL = (
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
     """A controller, a login node with the pages, a node with GPUs, and two users without passwords."""
     with fresh_cluster(f"{PREFIX}-web", tmp_path_factory, "--login", "1", "--compute", "1", "--gpus", "a100:2") as made:
-        edit(made.directory / "cluster.yml", "components: [nvidia, slurm]", "components: [slurm, environment, web]")
+        spec = made.directory / "cluster.yml"
+        edit(spec, "components: [nvidia, slurm]", "components: [storage, slurm, environment, web]")
+        spec.write_text(spec.read_text(encoding="utf-8") + SPACES, encoding="utf-8")
+        for name in ("ctl1", HOST, NODE):
+            made.root(name, "mkdir -p /srv/scratch /srv/project")
         (made.directory / "people.yml").write_text(PEOPLE, encoding="utf-8")
         made.deepopsctl("deploy")
+        # JupyterHub loads for some seconds after its unit is up
+        wait_until("the pages answer", lambda: made.holds(HOST, "su - alice -c web"), 120)
         yield made
 
 
@@ -213,11 +232,149 @@ def test_usage_is_ones_own_and_that_of_ones_accounts(cluster: LabCluster, browse
 def test_the_pages_are_for_everyone(cluster: LabCluster, browser: Browser, options: dict[str, Any]) -> None:
     axe = runpy.run_path(str(ROOT / "scripts/check-site"))["axe"]()
     with logged_in(cluster, browser, "alice", bypass_csp=True, **options) as page:
-        for path in ("jobs", "jobs?account=def-lab_gpu", "usage?users=1", "cluster", "spawn"):
+        cluster.root(HOST, f"printf %s {shlex.quote(MANY)} | su - alice -s /bin/sh")
+        for path in (
+            *(
+                "jobs",
+                "jobs?account=def-lab_gpu",
+                "usage?users=1",
+                "space",
+                "software",
+                "cluster",
+                "spawn",
+                "files",
+                "files/home",
+            ),
+            *("files/home/many?all=1&order=time", "files/home/many/seen.txt", "files/home/many/elsewhere"),
+        ):
             page.goto(f"https://{HOST}/hub/{path}")
             page.evaluate(axe)
             assert page.evaluate(SERIOUS) == [], path
             assert not page.evaluate("document.scrollingElement.scrollWidth > innerWidth + 1"), path
+
+
+def test_files_go_both_ways_as_their_users(cluster: LabCluster, browser: Browser, tmp_path: Path) -> None:
+    # what Chromium stores under the same name
+    name = "a; 'ü' & #%.bin"
+    (tmp_path / name).write_bytes(os.urandom(48 << 20))
+    (tmp_path / "small.txt").write_text("one line\n", encoding="utf-8")
+    with logged_in(cluster, browser, "alice") as page:
+        page.goto(f"https://{HOST}/hub/files")
+        for label in ("Home", "Scratch", "Project of def-lab"):
+            page.get_by_role("link", name=label).wait_for()
+        page.get_by_role("link", name="Scratch").click()
+        upload(page, [tmp_path / name, tmp_path / "small.txt"])
+        page.get_by_role("link", name=name, exact=True).wait_for()
+        with page.expect_download() as begun:
+            page.get_by_role("link", name=f"Download {name}").click()
+        assert begun.value.suggested_filename == name
+        assert begun.value.path().read_bytes() == (tmp_path / name).read_bytes()
+        shown = cluster.root(HOST, "ls -l --time-style=+ /scratch/alice; ls -A /scratch/alice")
+        assert "-rw-r--r-- 1 alice alice 9  small.txt" in shown
+        assert ".deepops-upload" not in shown
+        # not a second time, unless that is asked for
+        upload(page, [tmp_path / "small.txt"])
+        page.get_by_text("small.txt: is already there").wait_for()
+        page.goto(f"https://{HOST}/hub/files/scratch/small.txt")
+        assert "one line" in page.inner_text("main")
+        page.get_by_text("Rename").click()
+        page.get_by_label("New name").fill("other.txt")
+        page.get_by_label("New name").press("Enter")
+        page.get_by_role("link", name="other.txt", exact=True).click()
+        page.get_by_text("Delete", exact=True).click()
+        page.get_by_role("button", name="Delete other.txt").click()
+        page.wait_for_url("**/files/scratch")
+        assert page.get_by_role("link", name="other.txt", exact=True).count() == 0
+    log = cluster.root(HOST, "journalctl -u deepops-web-hub -o cat -g 'audit: file'")
+    for text in ("upload user=alice place='scratch/small.txt'", "upload refused", "download", "rename", "remove"):
+        assert text in log, text
+
+
+def upload(page: Page, paths: list[Path]) -> None:
+    page.get_by_text("Upload", exact=True).first.click()
+    page.get_by_label("Files", exact=True).set_input_files(paths)
+    page.get_by_role("button", name="Upload").click()
+
+
+def answer_of(page: Page, path: str) -> int:
+    status: int = page.evaluate("async path => (await fetch('/hub/' + path)).status", path)
+    return status
+
+
+def test_another_users_files_are_not_reached_by_address_link_or_upload(cluster: LabCluster, browser: Browser) -> None:
+    hostile = """cd /project/def-lab && ln -sfn ~alice innocent && ln -sfn /etc etc
+        test -p pipe || mkfifo -m 666 pipe
+        ln -sfn ~alice/.ssh keys; touch "$(printf 'turned\\342\\200\\256fdp.exe')" '<img src=x onerror=alert(1)>'"""
+    cluster.root(HOST, "su - alice -c 'mkdir -p .ssh; echo private > secret; chmod 600 secret; chmod 700 .'")
+    cluster.root(HOST, f"printf %s {shlex.quote(hostile)} | su - mallory -s /bin/sh")
+    with logged_in(cluster, browser, "mallory") as page:
+        page.goto(f"https://{HOST}/hub/files")
+        for path in (
+            *("files/home/../alice", "files/home/%2e%2e/alice", "files/home/..%2falice/secret", "files/alice"),
+            *("files-download/home/..%2Falice%2Fsecret", "files/scratch:alice", "files/project:root"),
+        ):
+            assert answer_of(page, path) == 404, path
+        # her own links: where the file system says no, and never through them
+        for path in ("innocent/secret", "etc/passwd"):
+            assert answer_of(page, f"files/project:def-lab/{path}") == 403, path
+            assert answer_of(page, f"files-download/project:def-lab/{path}") == 403, path
+        for name in ("innocent", "etc", "pipe"):
+            assert answer_of(page, f"files-download/project:def-lab/{name}") == 403, name
+    with logged_in(cluster, browser, "alice") as page:
+        page.goto(f"https://{HOST}/hub/files/project:def-lab")
+        assert "turned<U+202E>fdp.exe" in page.inner_text("main")
+        assert page.locator("main img").count() == 0
+        token = page.locator("input[name=_xsrf]").first.get_attribute("value") or ""
+        # a link that another user made does not put her file where it leads, nor takes one from there
+        assert post(page, "files-upload/project:def-lab/keys", token, "file", "mine") == 403
+        assert post(page, "files/project:def-lab/innocent/secret", token, "do", "remove") == 403
+        for forged in ("", "2|0|0|0"):
+            assert post(page, "files-upload/home", forged, "file", "mine") == 403
+            assert post(page, "files/home/secret", forged, "do", "remove") == 403
+    assert cluster.root(HOST, "cat ~alice/secret; ls -A ~alice/.ssh") == "private"
+
+
+def post(page: Page, path: str, token: str, field: str, value: str) -> int:
+    """The status of a form that is sent with the user's cookies: one field, or a file."""
+    status: int = page.evaluate(
+        """async ([path, token, field, value]) => {
+        const file = new File([value], 'authorized_keys'), form = new FormData();
+        form.append(field, field == 'file' ? file : value);
+        const body = field == 'file' ? form : new URLSearchParams(form);
+        return (await fetch(`/hub/${path}?_xsrf=${encodeURIComponent(token)}`, {method: 'POST', body})).status; }""",
+        [path, token, field, value],
+    )
+    return status
+
+
+def test_a_full_file_system_is_said_and_nothing_is_half_done(
+    cluster: LabCluster, browser: Browser, tmp_path: Path
+) -> None:
+    (tmp_path / "large").write_bytes(bytes(100 << 20))
+    (tmp_path / "small").write_bytes(b"x")
+    cluster.root(HOST, "mkdir -p ~alice/tiny && mount -t tmpfs -o size=1m,nr_inodes=1,mode=777 none ~alice/tiny")
+    try:
+        with logged_in(cluster, browser, "alice") as page:
+            for name, text in (("large", "100 MiB, and the file system has 1 MiB free"), ("small", "system is full")):
+                page.goto(f"https://{HOST}/hub/files/home/tiny")
+                upload(page, [tmp_path / name])
+                page.get_by_text(text).wait_for()
+        assert cluster.root(HOST, "ls -A ~alice/tiny") == ""
+    finally:
+        cluster.root(HOST, "umount ~alice/tiny; rmdir ~alice/tiny")
+
+
+def test_an_upload_that_is_cut_off_leaves_nothing(cluster: LabCluster, browser: Browser, tmp_path: Path) -> None:
+    with logged_in(cluster, browser, "alice") as page:
+        page.goto(f"https://{HOST}/hub/files/scratch")
+        page.evaluate(
+            """async () => { const stop = new AbortController(), form = document.querySelector('form.upload');
+            const body = new FormData(); body.append('file', new Blob([new Uint8Array(300 << 20)]), 'cut.bin');
+            setTimeout(() => stop.abort(), 400);
+            await fetch(form.action, {method: 'POST', body, signal: stop.signal}).catch(() => 0); }"""
+        )
+    wait_until("its process has ended", lambda: not cluster.holds(HOST, "pgrep -f deepops-web-[f]iles"), 60)
+    assert cluster.root(HOST, "ls -A /scratch/alice | grep -e cut -e deepops-upload", ok=False) == ""
 
 
 def test_a_restart_of_the_hub_and_of_the_proxy_keeps_the_notebook(cluster: LabCluster, browser: Browser) -> None:

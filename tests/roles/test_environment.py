@@ -246,7 +246,8 @@ def test_who_has_another_mail_server_reads_which_and_what_to_do(
 ) -> None:
     write_program(tmp_path / "bin/dpkg-query", "echo exim4-daemon-light: /usr/sbin/sendmail")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    role = {"role": "job_mail", "job_mail_cluster": "hpc", "job_mail_relay": "smtp.example.com"}
+    watched = {"job_mail_prometheus_url": "", "job_mail_prometheus_password": ""}
+    role = {"role": "job_mail", "job_mail_cluster": "hpc", "job_mail_relay": "smtp.example.com", **watched}
 
     failures = record(tmp_path, [role], {"ctl1": {}}).failures
 

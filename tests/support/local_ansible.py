@@ -69,6 +69,7 @@ def environment(directory: Path, content: Path = ROOT) -> dict[str, str]:
         "ANSIBLE_PIPELINING": "True",
         "ANSIBLE_REMOTE_TEMP": str(directory / "remote"),
         "ANSIBLE_ROLES_PATH": str(content / "roles"),
+        "DEEPOPSCTL_COMPILED": str(directory / "compiled"),
         "DEEPOPS_TEST_RESULTS": str(directory / "results.jsonl"),
         "LC_ALL": "C.UTF-8",
     }

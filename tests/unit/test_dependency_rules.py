@@ -24,7 +24,7 @@ GPU_CHECK = [name for name in ON_NODES if name.startswith("node_programs/suites/
 # what is brought to the node with a program
 BROUGHT = {
     "services/gpu_metrics": {"nvitop", "nvitop_exporter", "prometheus_client", "pynvml"},
-    "services/web": {"cryptography", "jupyterhub", "tornado", "traitlets"},
+    "services/web": {"cryptography", "jupyterhub", "jwt", "oauthenticator", "tornado", "traitlets"},
 }
 # in the process that becomes ansible-playbook; and for the vault's own format
 ANSIBLE = {"run/supervisor.py", "cluster/secrets.py"}

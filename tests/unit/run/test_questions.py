@@ -206,6 +206,20 @@ def test_a_node_that_never_answered_is_asked_for_a_sign_of_life(directory: Clust
     assert [(name, len(each)) for name, each in known(status, cluster, memory).items()] == [("ctl1", 1), ("gpu01", 0)]
 
 
+def test_the_first_status_asks_what_the_gate_of_a_deploy_said(directory: ClusterDir) -> None:
+    memory = Memory(DIGESTS)
+    status = {
+        "components": [{"component": "slurm", "steps": ["slurmd"]}],
+        "digests": {"slurm": "digest"},
+        "slurm": False,
+    }
+    memory.note(event("gpu01", status=status))
+
+    questions = known(RunRequest(directory, STATUS), directory.cluster(), memory)
+
+    assert questions == {"ctl1": [], "gpu01": [Question(INFO, status)]}
+
+
 def test_a_deploy_is_ansibles_where_one_node_has_work_or_is_silent(directory: ClusterDir, memory: Memory) -> None:
     cluster, deploy = directory.cluster(), RunRequest(directory, "slurm")
     questions = known(deploy, cluster, memory)

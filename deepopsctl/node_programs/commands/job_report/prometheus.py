@@ -18,6 +18,8 @@ LIMIT_S = 20
 _MOST_BYTES = 8 << 20
 # What runs a query at a time and returns its series; tests have their own
 Query = Callable[[str, int], list[dict[str, Any]]]
+# What asks one of Prometheus' paths
+Ask = Callable[[str, Mapping[str, "str | int"]], "list[dict[str, Any]]"]
 
 # by the name that each gets in the answer; {job} is a matcher, {window} the job's time
 _NODES = {
@@ -72,13 +74,20 @@ def _summary(figures: Iterator[tuple[str, tuple[str, str], float]]) -> Summary:
 
 
 def querying(url: str, user: str, password: str) -> Query:
-    """Questions to a Prometheus."""
+    """Questions to a Prometheus about one moment."""
+    ask = asking(url, user, password)
+    return lambda text, at: ask("query", {"query": text, "time": at})
+
+
+def asking(url: str, user: str, password: str) -> Ask:
+    """Questions of any kind to a Prometheus: `query`, `query_range`."""
     login = base64.b64encode(f"{user}:{password}".encode()).decode()
 
-    def query(text: str, at: int) -> list[dict[str, Any]]:
-        body = urllib.parse.urlencode({"query": text, "time": at}).encode()
+    def ask(kind: str, parameters: Mapping[str, str | int]) -> list[dict[str, Any]]:
         # the address is deploy's
-        asked = urllib.request.Request(url.rstrip("/") + "/api/v1/query", data=body)  # noqa: S310 - the URL is from the program's own settings
+        asked = urllib.request.Request(  # noqa: S310 - the URL is from the program's own settings
+            f"{url.rstrip('/')}/api/v1/{kind}", data=urllib.parse.urlencode(parameters).encode()
+        )
         asked.add_header("Authorization", "Basic " + login)
         try:
             with _opener().open(asked, timeout=LIMIT_S) as answer:
@@ -88,7 +97,7 @@ def querying(url: str, user: str, password: str) -> Query:
             raise PrometheusError(f"{url}: {error}") from error
         return result
 
-    return query
+    return ask
 
 
 def _opener() -> urllib.request.OpenerDirector:

@@ -8,4 +8,7 @@ first: Slurm decides, as for a command of the user's.
 RUN = "/run/deepops-web"
 LINKS = RUN + "/links.sock"
 AGENT = "/run/deepops-web-agent.sock"
+FILES = "/run/deepops-web-files.sock"
 CONFIG = "/etc/deepopsctl/web/web.json"
+# how to ask Prometheus: root's alone to read
+MONITORING = "/etc/deepopsctl/web/monitoring.json"

@@ -17,8 +17,8 @@ from dataclasses import asdict
 from typing import Any
 
 from ..._shared import command, settings, slurm_client, slurm_output
-from ...commands.job_report import history
-from . import CONFIG, notebook_job, offer, own_jobs, pam
+from ...commands.job_report import history, prometheus
+from . import CONFIG, MONITORING, course, notebook_job, offer, own_jobs, pam, software
 from .offer import Limits, RefusedError
 
 Answer = dict[str, Any]
@@ -51,6 +51,8 @@ def answer(question: dict[str, Any], config: dict[str, Any]) -> Answer:
     what = question["ask"]
     if what == "states":
         return states(question["jobs"])
+    if what == "course":
+        return job_course(question, MONITORING)
     account = account_of(str(question["user"]), int(config.get("least_uid", LEAST_UID)))
     if what == "login":
         password, address = question.get("password"), str(question.get("address", ""))
@@ -140,6 +142,24 @@ def states(jobs: Sequence[str]) -> Answer:
     return {"jobs": {row[0]: dict(zip(keys, row[1:])) for row in rows}}
 
 
+def job_course(question: dict[str, Any], path: str) -> Answer:
+    """What monitoring has of a job over time; JupyterHub asks after Slurm has shown the user the job as theirs.
+
+    No user gets at the password: nothing is started here, and all that is taken are three numbers.
+    """
+    number, start, end = (int(question[key]) for key in ("number", "start", "end"))
+    if not 0 < number < 1 << 32 or not 0 < start < end < 1 << 33:
+        raise RefusedError("that is not a job that has run")
+    config = settings.load(path)
+    ask = prometheus.asking(*(str(config[key]) for key in ("url", "user", "password")))
+    try:
+        return course.read(number, start, end, ask)
+    except prometheus.PrometheusError as error:
+        # the address is for administrators
+        sys.stderr.write(f"{error}\n")
+        raise RefusedError("Monitoring does not answer now") from error
+
+
 def _cancel(
     _account: pwd.struct_passwd, _groups: list[str], question: dict[str, Any], _config: dict[str, Any]
 ) -> Answer:
@@ -165,9 +185,9 @@ def _usage(
 
 
 def _one_job(
-    _account: pwd.struct_passwd, _groups: list[str], question: dict[str, Any], _config: dict[str, Any]
+    account: pwd.struct_passwd, _groups: list[str], question: dict[str, Any], _config: dict[str, Any]
 ) -> Answer:
-    return own_jobs.explained(_job(question), slurm_client.ask)
+    return own_jobs.explained(_job(question), account.pw_name, slurm_client.ask)
 
 
 def _cluster(
@@ -176,6 +196,21 @@ def _cluster(
     now = own_jobs.cluster(slurm_client.ask)
     waits = [] if now["trouble"] else own_jobs.waits(offer.find(account.pw_name, groups, _ask), slurm_client.ask)
     return {**now, "waits": waits}
+
+
+def _space(
+    _account: pwd.struct_passwd, _groups: list[str], _question: dict[str, Any], _config: dict[str, Any]
+) -> Answer:
+    return software.space(slurm_client.ask)
+
+
+def _software(
+    _account: pwd.struct_passwd, _groups: list[str], question: dict[str, Any], config: dict[str, Any]
+) -> Answer:
+    return {
+        **software.wheels(slurm_client.ask, str(question.get("wanted", ""))),
+        "examples": software.examples(str(config["examples"])),
+    }
 
 
 def _job(question: dict[str, Any]) -> str:
@@ -187,5 +222,5 @@ def _job(question: dict[str, Any]) -> str:
 
 _OF_USERS: dict[str, Callable[[pwd.struct_passwd, list[str], dict[str, Any], dict[str, Any]], Answer]] = {
     "offer": _offer, "submit": _submit, "cancel": _cancel, "jobs": _jobs, "usage": _usage, "job": _one_job,
-    "cluster": _cluster,
+    "cluster": _cluster, "space": _space, "software": _software,
 }  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any
 from ..._shared import command, node_states, slurm_client, slurm_output
 from ..._shared.command import Result
 from ..._shared.slurm_output import clean, whole
-from ...commands.job_report import history
+from ...commands.job_report import asking, history
 from ...commands.job_report.asking import Run, UnansweredError
 from ...commands.job_report.cli import document
 from ...commands.job_report.measures import measure
@@ -78,13 +78,26 @@ def _names(text: str) -> dict[str, str]:
     return {number: clean(name, 80) for number, bar, name in pairs if bar}
 
 
-def explained(job: str, ask: Ask) -> dict[str, Any]:
-    """What `why` says of it, as far as Slurm shows the job to the user who asks."""
+def explained(job: str, user: str, ask: Ask) -> dict[str, Any]:
+    """What `why` says of it and what it used, as far as Slurm shows the job to the user who asks."""
     result = ask([WHY, "--json", job], LIMIT_S)
     if result.ok:
         answer: dict[str, Any] = json.loads(result.output)
-        return {"why": answer}
+        return {"why": answer, "use": _use(job, user, _running(ask))}
     return {"trouble": clean(result.failure.replace("error: ", ""), 300)}
+
+
+def _use(job: str, user: str, run: Run) -> dict[str, Any] | None:
+    """What one job used; `own`: it is the user's, or of an account of the user's. None where Slurm shows none."""
+    try:
+        matching = [each for each in asking.jobs(job, run) if job in (each.id, each.number) and each.began]
+        if len(matching) != 1:
+            return None
+        own = matching[0].user == user or matching[0].account in history.accounts_of(user, run)
+    except UnansweredError:
+        # `why` has answered; the rest of the page is as good without
+        return None
+    return {**document(measure(matching[0])), "own": own}
 
 
 def cluster(ask: Ask) -> dict[str, Any]:

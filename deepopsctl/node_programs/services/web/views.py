@@ -9,8 +9,13 @@ from typing import Any
 
 from ..._shared import slurm_output
 from ..._shared.values import format_count, format_size, format_time
+from . import plot
 
 GOOD, POOR = 50, 10
+# GPUs that count as idle, as a share of those of the job
+IDLE = 0.01
+# of a limit of space
+NEARLY, FULL = 80, 95
 # Slurm's plans are of this minute
 SOON_S = 60
 NO_ANSWER = (
@@ -108,6 +113,7 @@ def _gpus(value: float) -> str:
 _MEASURES: dict[str, Callable[[float], str]] = {
     "cpu": _cores, "memory": format_size, "gpu": _gpus, "gpu_memory": format_size,
 }  # fmt: skip
+_TITLES = {"cpu": "Cores", "memory": "Memory", "gpu": "GPUs", "gpu_memory": "GPU memory"}
 
 
 def _share(used: float, asked: float) -> dict[str, Any] | None:
@@ -119,11 +125,14 @@ def _share(used: float, asked: float) -> dict[str, Any] | None:
     return {"percent": percent, "width": min(percent, 100), "level": level}
 
 
-def one_job(answer: dict[str, Any]) -> dict[str, Any]:
+def one_job(
+    answer: dict[str, Any], course: dict[str, Any] | None = None, grafana: str = "", idle_minutes: int = 0
+) -> dict[str, Any]:
     """Of the page of one job."""
     why = answer.get("why")
     if why is None:
-        return {"trouble": answer.get("trouble", ""), "why": None}
+        return {"trouble": answer.get("trouble", ""), "why": None, "use": [], "unseen": "", "idle": "", "grafana": ""}
+    use = answer.get("use")
     advice = [each for cause in why["causes"] for each in cause["advice"]]
     gains = {
         index: format_time(each["gain_s"]) for index, each in enumerate(advice) if each.get("gain_s")
@@ -133,7 +142,84 @@ def one_job(answer: dict[str, Any]) -> dict[str, Any]:
         "why": why,
         "expected": moment(why.get("expected_start")),
         "advice": [{**each, "gain": gains.get(index, "")} for index, each in enumerate(advice)],
+        "use": _uses(use, course or {}) if use else [],
+        "idle": _idle(use, course or {}, idle_minutes) if use and use["running"] else "",
+        "unseen": (course or {}).get("trouble", ""),
+        "grafana": _dashboard(use, grafana) if use and use["own"] and grafana else "",
     }
+
+
+def has_course(use: dict[str, Any] | None) -> bool:
+    """Whether monitoring may be asked about this job for who asks: Slurm shows it, and it is theirs."""
+    return bool(use and use["own"] and use["start"])
+
+
+def until(use: dict[str, Any]) -> int:
+    """The job's end, or now; a plot of a job that began this second has some width."""
+    start, end = int(use["start"]), int(use["end"] or time.time())
+    return max(end, start + 1)
+
+
+def _uses(use: dict[str, Any], course: dict[str, Any]) -> list[dict[str, Any]]:
+    """Each measure that is known, by its sum or over time."""
+    of, span = course.get("of", {}), (use["start"] or 0, until(use) if use["start"] else 0)
+    shown = [
+        {
+            "key": key,
+            "title": _TITLES[key],
+            "bar": _bar(use[key], form),
+            "plot": plot.draw(of[key], *span, course["step"], form) if key in of else None,
+        }
+        for key, form in _MEASURES.items()
+    ]
+    return [each for each in shown if each["bar"] or each["plot"]]
+
+
+def _idle(use: dict[str, Any], course: dict[str, Any], minutes: int) -> str:
+    """What the owner of a running job reads whose GPUs all do nothing for so long; as the mail says it."""
+    since = until(use) - 60 * minutes
+    used = [value for at, value in course.get("of", {}).get("gpu", {}).get("used", []) if at >= since]
+    if not minutes or use["start"] > since or not used or max(used) >= IDLE * (use["gpus"] or 1):
+        return ""
+    return f"The GPUs of this job have done nothing for {minutes} minutes. It holds them, and is charged for them."
+
+
+def _dashboard(use: dict[str, Any], grafana: str) -> str:
+    """The job's dashboard: its number and times are numbers by now."""
+    start, end = 1000 * (use["start"] or 0), 1000 * use["end"] if use["end"] else "now"
+    return f"{grafana}/d/deepops-jobs?var-jobid={int(use['number'])}&from={start}&to={end}"
+
+
+def space(answer: dict[str, Any]) -> dict[str, Any]:
+    """Of the page of file systems."""
+    rows = answer.get("rows", [])
+    return {
+        "trouble": answer.get("trouble", ""),
+        "rows": [_place(row) for row in rows if not row["problem"]],
+        "unknown": [f"{row['path']}: {row['problem']}" for row in rows if row["problem"]],
+    }
+
+
+def _place(row: dict[str, Any]) -> dict[str, Any]:
+    whose = {"user": "yours", "project": f"of project {row['who']}", "whole": "all users, as no one has a limit there"}
+    return {
+        "path": row["path"],
+        "whose": whose.get(row["kind"], row["who"]) + (", " + row["source"] if row["source"][:8] == "counted " else ""),
+        "space": _limited(row["usage"]["space"], format_size),
+        "files": _limited(row["usage"]["files"], lambda value: f"{value:,.0f}"),
+        "grace": moment(row["usage"]["grace"]),
+    }
+
+
+def _limited(amount: dict[str, int | None], form: Callable[[float], str]) -> dict[str, Any]:
+    """What is used of a limit: unlike what a job has asked for, much of it is the warning."""
+    used, limit = amount["used"], amount["soft"] or amount["hard"]
+    text = "" if used is None else form(used) + (f" of {form(limit)}" if limit else "")
+    bar = _share(used, limit) if limit and used is not None else None
+    if bar:
+        level = "poor" if bar["percent"] >= FULL else "fair" if bar["percent"] >= NEARLY else "good"
+        bar = {**bar, "level": level, "text": text}
+    return {"text": text, "bar": bar}
 
 
 def cluster(answer: dict[str, Any]) -> dict[str, Any]:

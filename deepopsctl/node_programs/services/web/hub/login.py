@@ -1,4 +1,4 @@
-"""Login: a link that `web` prints on the login node, or a password by PAM. And all pages that JupyterHub has not."""
+"""Login: a link of `web` on the login node, a password by PAM, the site's provider; and pages JupyterHub has not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from traitlets import Bool, Bytes, Dict, Unicode
 from .. import LINKS, client, links
 from ..client import BusyError, SilentError
 from ..offer import RefusedError
-from . import pages
+from . import files_pages, pages, provider
 from .proved import Proved
 
 
@@ -32,6 +32,7 @@ class Login(Authenticator):
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
         self.links = links.Links()
+        self.provider = provider.load(self.site)
         self._listener: asyncio.Task[None] | None = None
 
     async def authenticate(self, handler: Any, data: dict[str, Any]) -> str | None:
@@ -49,7 +50,7 @@ class Login(Authenticator):
         except SilentError as error:
             self.log.warning("%s", error)
             is_open = False
-        verb, way = ("login" if is_open else "login refused"), ("link" if proved else "password")
+        verb, way = ("login" if is_open else "login refused"), (data.get("way", "link") if proved else "password")
         self.log.info("audit: %s user=%r by=%s address=%s", verb, user[:64], way, address)
         return user if is_open else None
 
@@ -75,7 +76,9 @@ class Login(Authenticator):
         """JupyterHub's own login page, and our pages."""
         # JupyterHub's loop runs by now
         self._listener = asyncio.get_running_loop().create_task(self._listen())
-        return [*super().get_handlers(app), *pages.HANDLERS]
+        ways = provider.HANDLERS if self.provider else []
+        of_files = files_pages.HANDLERS if self.site["files"] else []
+        return [*super().get_handlers(app), *pages.HANDLERS, *of_files, *ways]
 
     async def _listen(self) -> None:
         """Give links to users of this node: the kernel says who asks."""

@@ -17,6 +17,7 @@ from tornado.escape import json_decode
 
 from .. import CONFIG, client, routes, views
 from ..client import SilentError
+from ..kept import Kept
 from ..offer import RefusedError
 from . import certificates
 from .proved import Proved
@@ -110,7 +111,10 @@ class NotebookHandler(APIHandler):
         self.finish(answer)
 
 
-class _Page(BaseHandler):
+_SOFTWARE = Kept()
+
+
+class Page(BaseHandler):
     """A page of ours for who is logged in."""
 
     async def ask(self, what: str, **more: Any) -> dict[str, Any]:
@@ -136,7 +140,7 @@ class _Page(BaseHandler):
         self.finish(await self.render_template(name, **values))
 
 
-class JobsHandler(_Page):
+class JobsHandler(Page):
     """The jobs of who is logged in, or those of an account."""
 
     @web.authenticated
@@ -147,7 +151,7 @@ class JobsHandler(_Page):
         await self.show("jobs.html", days=days, account=account, **views.jobs(answer))
 
 
-class UsageHandler(_Page):
+class UsageHandler(Page):
     """What who is logged in has used, and with `users` those of the same accounts that Slurm shows."""
 
     @web.authenticated
@@ -158,17 +162,20 @@ class UsageHandler(_Page):
         await self.show("usage.html", days=days, users=users, **views.usage(answer))
 
 
-class JobHandler(_Page):
+class JobHandler(Page):
     """One job, as Slurm shows it to who is logged in."""
 
     @web.authenticated
     async def get(self, job: str) -> None:
-        """What `why` says."""
-        answer = await self.ask("job", job=job)
-        await self.show("job.html", job=job, **views.one_job(answer))
+        """What `why` says, and what it used. Monitoring is asked after Slurm has said whose it is."""
+        answer, site = await self.ask("job", job=job), self.authenticator.site
+        use, course = answer.get("use"), None
+        if site["monitoring"] and use and views.has_course(use):
+            course = await self.ask("course", number=int(use["number"]), start=use["start"], end=views.until(use))
+        await self.show("job.html", job=job, **views.one_job(answer, course, site["grafana"], site["idle_minutes"]))
 
 
-class CancelHandler(_Page):
+class CancelHandler(Page):
     """Cancels a job of who is logged in."""
 
     @web.authenticated
@@ -179,28 +186,55 @@ class CancelHandler(_Page):
         self.log.info("audit: cancel%s user=%s job=%s", " refused" if trouble else "", self.current_user.name, job)
         if trouble:
             self.set_status(403)
-            await self.show("job.html", job=job, trouble=trouble, why=None)
+            await self.show("job.html", job=job, **views.one_job({"trouble": trouble}))
             return
         self.redirect(f"{self.hub.base_url}jobs")
 
 
-class ClusterHandler(_Page):
+class ClusterHandler(Page):
     """The cluster now."""
 
     @web.authenticated
     async def get(self) -> None:
         """Its page."""
         answer = await self.ask("cluster")
-        await self.show("cluster.html", news=self.authenticator.site["news"], **views.cluster(answer))
+        site = self.authenticator.site
+        await self.show("cluster.html", news=site["news"], grafana=site["grafana"], **views.cluster(answer))
+
+
+class SpaceHandler(Page):
+    """The limits of file systems for who is logged in."""
+
+    @web.authenticated
+    async def get(self) -> None:
+        """What `diskusage_report` says."""
+        await self.show("space.html", **views.space(await self.ask("space")))
+
+
+class SoftwareHandler(Page):
+    """Environments, wheels, and examples of jobs."""
+
+    @web.authenticated
+    async def get(self) -> None:
+        """What there is, as it was in the last minutes: the directory of wheels may be long."""
+        wanted = self.get_argument("wanted", "").strip()
+        key = self.current_user.name, wanted
+        answer = _SOFTWARE.get(key)
+        if answer is None:
+            answer = await self.ask("software", wanted=wanted)
+            if not answer["trouble"]:
+                _SOFTWARE.put(key, answer)
+        known = {"wheels": None, "more": False, "examples": [], **answer}
+        await self.show("software.html", wanted=wanted, environments=self.authenticator.site["environments"], **known)
 
 
 class AssetHandler(BaseHandler):
-    """The style of the pages: a policy without exceptions needs it as a file of its own."""
+    """Style and scripts of the pages: a policy without exceptions needs them as files of their own."""
 
     async def get(self, name: str) -> None:
         """It."""
         path = Path(CONFIG).parent / "assets" / name
-        kinds = {".css": "text/css; charset=utf-8"}
+        kinds = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
         if urlsplit(name).path != name or path.suffix not in kinds or not path.is_file():
             raise web.HTTPError(404)
         self.set_header("Content-Type", kinds[path.suffix])
@@ -217,6 +251,8 @@ HANDLERS = [
     (r"/jobs/([0-9]{1,10}(?:[_+][0-9]{1,10})?)", JobHandler),
     (r"/jobs/([0-9]{1,10}(?:[_+][0-9]{1,10})?)/cancel", CancelHandler),
     ("/usage", UsageHandler),
+    ("/space", SpaceHandler),
+    ("/software", SoftwareHandler),
     ("/cluster", ClusterHandler),
-    (r"/assets/([a-z]+\.css)", AssetHandler),
+    (r"/assets/([a-z]+\.(?:css|js))", AssetHandler),
 ]

@@ -53,7 +53,10 @@ def configure(c: Any, path: str = CONFIG) -> None:
     # how soon a proxy that was restarted has all routes again
     c.JupyterHub.last_activity_interval = 30
     c.JupyterHub.template_paths = [str(HERE / "templates")]
-    c.JupyterHub.template_vars = {"cluster_name": site["cluster"], "links": site["links"], "web_host": site["host"]}
+    c.JupyterHub.template_vars = {
+        "cluster_name": site["cluster"], "links": site["links"], "web_host": site["host"], "has_files": site["files"],
+        "provider_name": site["oidc"].get("name", ""),
+    }  # fmt: skip
     c.JupyterHub.tornado_settings = {
         "cookie_options": {"secure": True, "samesite": "Lax"},
         "headers": {"Content-Security-Policy": _POLICY, "X-Content-Type-Options": "nosniff"},

@@ -77,7 +77,7 @@ def test_free_gpus_are_those_of_nodes_that_take_jobs() -> None:
 def test_a_controller_that_does_not_answer_is_said() -> None:
     assert "Unable to contact" in views.jobs(own_jobs.listed(silent, 7))["trouble"]
     assert "Unable to contact" in views.cluster(own_jobs.cluster(silent))["trouble"]
-    assert "Unable to contact" in views.one_job(own_jobs.explained("7", silent))["trouble"]
+    assert "Unable to contact" in views.one_job(own_jobs.explained("7", "alice", silent))["trouble"]
 
 
 def test_the_wait_for_a_gpu_of_each_type_is_slurms_own_plan() -> None:

@@ -25,7 +25,7 @@ def page(name: str, **values: Any) -> str:
     )
     common = {
         "cluster_name": "hpc", "base_url": "/hub/", "user": {"name": "alice"}, "links": {}, "logout_url": "/hub/logout",
-        "xsrf": "x", "trouble": "", "page": "",
+        "xsrf": "x", "trouble": "", "page": "", "has_files": True,
     }  # fmt: skip
     return engine.get_template(name).render(**common | values)
 
