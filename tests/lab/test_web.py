@@ -77,9 +77,9 @@ def browser(cluster: LabCluster) -> Iterator[Browser]:
 
 
 @contextmanager
-def logged_in(cluster: LabCluster, browser: Browser, user: str, **options: Any) -> Iterator[Page]:
+def logged_in(cluster: LabCluster, browser: Browser, user: str, host: str = HOST, **options: Any) -> Iterator[Page]:
     """A window of its own for one user."""
-    url = cluster.root(HOST, f"su - {user} -c web").split()[0]
+    url = cluster.root(host, f"su - {user} -c web").split()[0]
     # who signs the certificate is what `validate web` compares
     context = browser.new_context(ignore_https_errors=True, **options)
     page = context.new_page()
