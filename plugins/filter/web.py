@@ -12,7 +12,7 @@ from ansible_collections.deepopsctl.cluster.plugins.plugin_utils.filters import 
 
 from deepopsctl.certificates import validity
 from deepopsctl.certificates.authority import Authority
-from deepopsctl.environment import environments
+from deepopsctl.environment import environments, ondemand
 from deepopsctl.errors import DeepOpsError
 
 # who signs the notebooks of this cluster, and nothing else
@@ -46,6 +46,25 @@ def web_certificates(authority: object, host: str, address: object, directory: s
     return {"host": [trusted, own, public_authority, *host_files], "node": [trusted]}
 
 
+def web_public_certificate(authority: object, host: str, address: object, directory: str) -> list[dict[str, Any]]:
+    """What browsers get of a host, for node_state: a certificate of the cluster's authority with its key."""
+    signer = Authority(str(authority))
+    public = signer.identify(host, [str(address)], validity.today())
+    secret = base64.b64encode((public.certificate + signer.certificate + public.key).encode()).decode()
+    return [
+        {"path": f"{directory}/public.pem", "secret_base64": secret, "mode": "0600"},
+        {"path": f"{directory}/authority.crt", "content": signer.certificate},
+    ]
+
+
+def ondemand_portal(site: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of Open OnDemand's ood_portal.yml."""
+    try:
+        return ondemand.portal(site)
+    except DeepOpsError as error:
+        raise AnsibleFilterError(str(error)) from error
+
+
 def web_pages(names: Iterable[str], source: str, destination: str) -> list[dict[str, str]]:
     """Files as they are, for node_state."""
     return [
@@ -63,6 +82,19 @@ def web_kernels(versions: Iterable[Mapping[str, Any]], directory: str) -> list[d
         }
         for each in versions
         if any(file.startswith("ipykernel-") for file in each["wheels"])
+    ]
+
+
+def web_software(versions: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What users read of each version of the site's environments: its packages, and whether it is a kernel."""
+    return [
+        {
+            "name": each["name"],
+            "version": each["version"],
+            "packages": sorted({" ".join(file.split("-")[:2]).replace("_", "-") for file in each["wheels"]}),
+            "kernel": any(file.startswith("ipykernel-") for file in each["wheels"]),
+        }
+        for each in versions
     ]
 
 

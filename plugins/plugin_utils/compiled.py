@@ -35,14 +35,15 @@ def keep_compiled(directory: str, most: int = 1000) -> None:
     functions = vars(zipimport)
     compile_source = functions["_compile_source"]
 
-    def kept(path: str, source: bytes) -> types.CodeType:
+    # a later Python may hand over more
+    def kept(path: str, source: bytes, *more: object) -> types.CodeType:
         start = importlib.util.MAGIC_NUMBER + b"%d" % sys.flags.optimize
         file = os.path.join(directory, hashlib.sha256(start + source).hexdigest())
         code: types.CodeType
         with contextlib.suppress(OSError, ValueError, EOFError, TypeError), open(file, "rb") as stream:
             code = marshal.load(stream)  # noqa: S302 (only root could write it)
             return code
-        code = compile_source(path, source)
+        code = compile_source(path, source, *more)
         with contextlib.suppress(OSError):
             names = os.listdir(directory)
             for name in names if len(names) > most else ():

@@ -40,7 +40,7 @@ class Code(_app.OpenIDCode):
         return {{**config, "key": stranger.as_dict(is_private=True)}} if flask.g.forged else config
 
 _app.OpenIDCode = Code
-certificate = "/etc/deepopsctl/web/public.pem"
+certificate = sys.argv[1]
 app = _app.app(require_nonce=True)
 app.debug = False
 run_simple("0.0.0.0", {PORT}, app.wsgi_app.app, ssl_context=(certificate, certificate), threaded=True)
@@ -55,17 +55,17 @@ class NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 class Provider:
-    """The one on a node that has the web pages: it listens with their certificate."""
+    """The one on a node with web pages: it listens with their certificate, which is in `directory`."""
 
-    def __init__(self, cluster: LabCluster, node: str, address: str) -> None:
-        self._cluster, self._node, self._address = cluster, node, address
+    def __init__(self, cluster: LabCluster, node: str, directory: str = "/etc/deepopsctl/web") -> None:
+        self._cluster, self._node, self._directory = cluster, node, directory
+        self._address = cluster.root(node, "hostname -I").split()[0]
 
-    @staticmethod
-    def settings(node: str) -> dict[str, object]:
+    def settings(self) -> dict[str, object]:
         """What a site sets to use it."""
         return {
-            "web_oidc_issuer": f"https://{node}:{PORT}", "web_oidc_client_id": "hub",
-            "web_oidc_name": "Example University","web_oidc_ca": "/etc/deepopsctl/web/authority.crt",
+            "web_oidc_issuer": f"https://{self._node}:{PORT}", "web_oidc_client_id": "hub",
+            "web_oidc_name": "Example University","web_oidc_ca": f"{self._directory}/authority.crt",
         }  # fmt: skip
 
     def start(self, directory: Path) -> None:
@@ -86,7 +86,8 @@ class Provider:
         (directory / "provider" / "serve.py").write_text(_PROGRAM, encoding="utf-8")
         target = f"{self._cluster.name}-{self._node}:/opt/provider"
         subprocess.run(["podman", "cp", str(directory / "provider"), target], check=True, timeout=PATIENCE_S)
-        self._cluster.root(self._node, "systemd-run --quiet --unit=provider python3 /opt/provider/serve.py")
+        start = "systemd-run --quiet --unit=provider python3 /opt/provider/serve.py"
+        self._cluster.root(self._node, f"{start} {self._directory}/public.pem")
         wait_until("the provider answers", lambda: self._cluster.holds(self._node, f"ss -ltn | grep -q :{PORT}"))
 
     def knows(self, subject: str, **claims: object) -> None:

@@ -1,4 +1,4 @@
-"""What jobs need, all of it in one deploy: datasets, Apptainer, rclone, libraries to build against; and off again.
+"""What jobs need, all of it in one deploy: datasets, MPI, Apptainer, rclone, libraries, HPC Challenge; and off again.
 
 The kernel below a lab has no NFS: the shared file system is SFTP mounted by FUSE, which counts as honestly.
 """
@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.harness import PREFIX, SETTINGS, LabCluster, edit, fresh_cluster, wait_until
+from deepopsctl.node_programs.suites.validate_smoke.mpi import MARK, OPENMPI
+from tests.lab.harness import PREFIX, SETTINGS, LabCluster, edit, fresh_cluster, limit_cores, wait_until
 from tests.lab.smoke import validate
 
 NODES = ("gpu01", "gpu02")
+BOTH = "gpu[01-02]"
 SIZE = 40_000_000
 SITE = """
 job_directories: {base: /srv/jobs, method: prolog}
@@ -24,7 +26,12 @@ SETTING = f"""\
 user_environment_dataset_cache: {{directory: /srv/datasets, space: 64M}}
 user_environment_rclone: {{transfers: 2, bwlimit: 100M}}
 environment_containers: [apptainer]
+environment_packages_more: [hpcc]
+validate_hpc_memory_share: 0.0005
+# two nodes that share the cores of one machine are not equally fast at any time
+validate_hpc_share: 0.4
 modules_wheels: /opt/software/wheels
+modules_software: [python, gcc, openmpi, mpich]
 environments: {{runtime: {{packages: {PACKAGES}, libraries: true}}}}
 """
 SOURCE = r"""
@@ -32,6 +39,10 @@ SOURCE = r"""
 #include <stdio.h>
 int main(void) { int version = 0; cudaRuntimeGetVersion(&version); printf("runtime %d\n", version); return 0; }
 """
+# with the node's own programs: PMIx is asked by a socket in the directory of slurmd
+IN_CONTAINER = """\
+cd $SLURM_TMPDIR; mkdir -p tree/usr tree/etc tree/run tree/var tree/tmp tree/proc tree/sys tree/dev
+ln -s usr/bin usr/lib usr/lib64 tree; apptainer --silent exec --bind /usr,/etc,/run,/var tree"""
 INSTALL = "export DEBIAN_FRONTEND=noninteractive; apt-get -qq update; apt-get -qq install {} >/tmp/log"
 SERVE = f"""
 {INSTALL.format("socat openssh-sftp-server")}
@@ -143,6 +154,23 @@ def test_a_program_is_built_against_libraries_of_an_environment(cluster: LabClus
     assert output.count("runtime 12") == len(NODES), output
 
 
+def test_an_mpi_program_is_one_program_on_both_nodes(cluster: LabCluster) -> None:
+    result = validate(cluster)
+
+    for name in ("mpi", "mpi-mpich"):
+        assert result.checks[name, cluster.name]["status"] == "pass", result.shown
+        assert result.message(name, cluster.name) == f"on {NODES[0]} and {NODES[1]}"
+
+
+def test_the_processes_of_an_mpi_program_in_containers_find_each_other(cluster: LabCluster) -> None:
+    for node in NODES:
+        cluster.root(node, f"cat > /tmp/mpi.py <<'END'\n{OPENMPI.step[-1]}END")
+
+    output, _ = job(cluster, f"srun --mpi=pmix --mem=500M bash -c '{IN_CONTAINER} python3 /tmp/mpi.py'")
+
+    assert output.count(f"{MARK} 2 2") == len(NODES), output
+
+
 def test_apptainer_starts_in_jobs_with_the_jobs_devices(cluster: LabCluster) -> None:
     result = validate(cluster, suite="containers")
 
@@ -152,12 +180,31 @@ def test_apptainer_starts_in_jobs_with_the_jobs_devices(cluster: LabCluster) -> 
 
 
 def test_rclone_copies_on_the_login_node_with_the_sites_options(cluster: LabCluster) -> None:
-    shown = cluster.user("ctl1", "rclone copy /etc/hostname /tmp/copied -vv; cat /tmp/copied/hostname")
+    shown = cluster.user("ctl1", "rclone copy /etc/hostname /tmp/copied -vv && cat /tmp/copied/hostname")
 
-    assert "ctl1" in shown.splitlines()
+    assert shown.startswith("ctl1")
     assert 'Setting --transfers "2" from environment variable RCLONE_TRANSFERS' in shown
-    assert 'Setting --bwlimit "100M" from environment variable RCLONE_BWLIMIT' in shown
+    # rclone's own words for it
+    assert 'Setting --bwlimit "100Mi" from environment variable RCLONE_BWLIMIT' in shown
     assert not cluster.holds("gpu01", "command -v rclone")
+
+
+def test_each_node_and_both_give_right_results_and_rates(cluster: LabCluster) -> None:
+    result = validate(cluster, suite="hpc")
+
+    of_nodes = {(f"hpc-{what}", node): "pass" for what in ("node", "hpl", "stream", "fft") for node in NODES}
+    of_both = {(f"hpc-{what}", BOTH): "pass" for what in ("together", "hpl-together")}
+    assert {key: check["status"] for key, check in result.checks.items()} == of_nodes | of_both, result.shown
+    assert not cluster.holds("gpu01", "ls -d /tmp/hpcc.* | grep .")
+
+
+def test_a_slow_node_is_behind_its_own_past(cluster: LabCluster) -> None:
+    # without the other: both as one program would wait for it for minutes
+    with limit_cores(cluster, "gpu02", 0.2):
+        result = validate(cluster, "--limit", "gpu02", suite="hpc")
+
+    assert ("hpc-hpl", "gpu02") in result.failed(), result.shown
+    assert "its own past" in result.message("hpc-hpl", "gpu02")
 
 
 def test_a_second_deploy_changes_nothing(cluster: LabCluster) -> None:

@@ -1,6 +1,8 @@
 """Pyxis and Enroot: built against the deployed Slurm, jobs in containers, what is left, and another release of Slurm.
 
-Their sources come from GitHub; where that can't be reached, DEEPOPSCTL_TEST_SOURCES names a directory that has them.
+Their sources come from GitHub; where that can't be reached, DEEPOPSCTL_TEST_SOURCES names a directory that has them,
+NAME-VERSION.tar.gz each. Of a clone, whatever gzip git has built in:
+`git archive --format=tar --prefix=NAME-VERSION/ vVERSION | gzip -n`.
 """
 
 from __future__ import annotations

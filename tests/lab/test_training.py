@@ -23,6 +23,7 @@ storage: [{name: software, type: local, source: /srv/shared/software, path: /opt
 # two nodes that share the cores of one machine are not equally fast at any time
 DECLARED = """\
 modules_wheels: /opt/software/wheels
+modules_software: [python]
 environments: {dl: {packages: ["torch==2.13.0", accelerate, numpy]}}
 validate_training_share: 0.5
 """

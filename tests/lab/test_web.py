@@ -78,9 +78,9 @@ def browser(cluster: LabCluster) -> Iterator[Browser]:
 
 
 @contextmanager
-def logged_in(cluster: LabCluster, browser: Browser, user: str, **options: Any) -> Iterator[Page]:
+def logged_in(cluster: LabCluster, browser: Browser, user: str, host: str = HOST, **options: Any) -> Iterator[Page]:
     """A window of its own for one user."""
-    url = cluster.root(HOST, f"su - {user} -c web").split()[0]
+    url = cluster.root(host, f"su - {user} -c web").split()[0]
     # who signs the certificate is what `validate web` compares
     context = browser.new_context(ignore_https_errors=True, **options)
     page = context.new_page()
@@ -235,7 +235,17 @@ def test_the_pages_are_for_everyone(cluster: LabCluster, browser: Browser, optio
     with logged_in(cluster, browser, "alice", bypass_csp=True, **options) as page:
         cluster.root(HOST, f"printf %s {shlex.quote(MANY)} | su - alice -s /bin/sh")
         for path in (
-            *("jobs", "jobs?account=def-lab_gpu", "usage?users=1", "cluster", "spawn", "files", "files/home"),
+            *(
+                "jobs",
+                "jobs?account=def-lab_gpu",
+                "usage?users=1",
+                "space",
+                "software",
+                "cluster",
+                "spawn",
+                "files",
+                "files/home",
+            ),
             *("files/home/many?all=1&order=time", "files/home/many/seen.txt", "files/home/many/elsewhere"),
         ):
             page.goto(f"https://{HOST}/hub/{path}")

@@ -25,8 +25,8 @@ VALID = {"preferred_username": "alice"}
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
     """One node, with the pages and two users without passwords."""
     with fresh_cluster(f"{PREFIX}-web-oidc", tmp_path_factory, "--single") as made:
-        edit(made.directory / "cluster.yml", "components: [nvidia, slurm]", "components: [slurm, web]")
-        settings = {"web_host": HOST, **Provider.settings(HOST)}
+        edit(made.directory / "cluster.yml", "components: [slurm]", "components: [slurm, web]")
+        settings = {"web_host": HOST, **Provider(made, HOST).settings()}
         with (made.directory / SETTINGS).open("a", encoding="utf-8") as stream:
             stream.writelines(f"{name}: {json.dumps(value)}\n" for name, value in settings.items())
         vault = made.directory / "inventory" / "group_vars" / "all" / "secrets.yml"
@@ -38,7 +38,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
 
 @pytest.fixture(scope="module")
 def provider(cluster: LabCluster, tmp_path_factory: pytest.TempPathFactory) -> Provider:
-    made = Provider(cluster, HOST, cluster.root(HOST, "hostname -I").split()[0])
+    made = Provider(cluster, HOST)
     made.start(tmp_path_factory.mktemp("provider"))
     return made
 

@@ -12,8 +12,11 @@ import pytest
 from deepopsctl.node_programs.commands.job_report import keeper, records, summary
 from deepopsctl.node_programs.commands.job_report.asking import UnansweredError
 from deepopsctl.node_programs.commands.job_report.keeping import MOST_JOBS, SETTLE_S, Keeper
-from deepopsctl.node_programs.commands.job_report.prometheus import PrometheusError, Query, querying, summarise
+from deepopsctl.node_programs.commands.job_report.prometheus import PrometheusError, Query, asking, querying, summarise
 from deepopsctl.node_programs.commands.job_report.summary import GpuUse, NodeUse, Summary
+from deepopsctl.node_programs.services.job_mail.idle_gpus import Owned, Watch
+from deepopsctl.node_programs.services.job_mail.spool import Mail
+from deepopsctl.node_programs.services.web import course
 from tests.integration.monitoring import servers
 
 GIB = 1 << 30
@@ -36,10 +39,19 @@ def history() -> str:
             label = f'{{jobid="{job}",node="{node}",instance="{node}"}}'
             lines.append((f"deepops_job_cpu_seconds_total{label}", at, cores * (at - BEGAN)))
             lines.append((f"deepops_job_memory_peak_bytes{label}", at, int(memory * GIB * share)))
+            lines.append((f"job:cpu_used:cores{label}", at, cores))
+            lines.append((f"deepops_job_cpus{label}", at, 4))
         label = '{jobid="11",node="n1",gpu="0",user="alice"}'
         lines.append((f"job:gpu_utilization:ratio{label}", at, 0.5 if share < 0.5 else 1))
         lines.append((f"job:gpu_memory_used:bytes{label}", at, GIB))
         lines.append((f"job:gpu_memory_total:bytes{label}", at, 80 * GIB))
+        lines.append((f"deepops_job_gpu{label}", at, 1))
+        # one of its two GPUs does nothing
+        for gpu, use in (("0", 0), ("1", 0.4)):
+            lines.append((f'job:gpu_utilization:ratio{{jobid="14",node="n2",gpu="{gpu}",user="bob"}}', at, use))
+        # idle, and young
+        if share > 0.7:
+            lines.append(('job:gpu_utilization:ratio{jobid="15",node="n1",gpu="3",user="bob"}', at, 0))
     return "\n".join([*(f"{series} {value} {at}" for series, at, value in sorted(lines)), "# EOF", ""])
 
 
@@ -56,6 +68,37 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture
 def query(prometheus: str) -> Query:
     return querying(prometheus, servers.USER, servers.PASSWORD)
+
+
+def test_the_course_of_a_job_is_of_all_its_nodes_and_of_no_other_job(prometheus: str) -> None:
+    ask = asking(prometheus, servers.USER, servers.PASSWORD)
+
+    two, gpu = (course.read(number, BEGAN, END, ask)["of"] for number in (13, 11))
+
+    assert list(two) == ["cpu"]
+    assert [at for at, _ in two["cpu"]["used"]] == list(range(BEGAN, END + 1, 15))
+    assert {value for _, value in two["cpu"]["used"]} == {4.0}
+    assert {value for _, value in two["cpu"]["asked"]} == {8.0}
+    assert {value for _, value in gpu["gpu"]["asked"]} == {1.0}
+    assert [gpu["gpu"]["used"][place][1] for place in (0, -1)] == [0.5, 1.0]
+    assert (gpu["gpu_memory"]["used"][-1][1], gpu["gpu_memory"]["asked"][-1][1]) == (GIB, 80 * GIB)
+    assert course.read(99, BEGAN, END, ask)["of"] == {}
+
+
+def test_idle_gpus_are_those_that_did_nothing_for_so_long(tmp_path: Path, query: Query) -> None:
+    mails: list[Mail] = []
+    jobs = {number: Owned("bob", "2002", frozenset({"n1", "n2"})) for number in ("11", "14", "15")}
+
+    def running(numbers: list[str]) -> dict[str, Owned]:
+        return {number: jobs[number] for number in numbers}
+
+    for minutes in (5, 60):
+        state = str(tmp_path / f"{minutes}.json")
+        Watch({"minutes": minutes, "percent": 1}, query, running, lambda mail, _uid: mails.append(mail), state).round(
+            END
+        )
+
+    assert [mail.subject for mail in mails] == ["Slurm Job_id=14: 1 of its 2 GPUs do nothing"]
 
 
 class Accounting:

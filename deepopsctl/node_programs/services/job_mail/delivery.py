@@ -140,7 +140,8 @@ def message(mail: Mail, report: str, sender: str) -> bytes:
     mime["Subject"] = mail.subject
     # no answer by a holiday notice
     mime["Auto-Submitted"] = "auto-generated"
-    mime.set_content(f"{mail.subject}\n\n{report}" if report else mail.subject + "\n")
+    body = report or mail.text
+    mime.set_content(f"{mail.subject}\n\n{body}" if body else mail.subject + "\n")
     return mime.as_bytes()
 
 

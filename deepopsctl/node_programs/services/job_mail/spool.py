@@ -36,6 +36,8 @@ class Mail(NamedTuple):
     job: str
     event: str
     since: float
+    # below the subject, where there is no report
+    text: str = ""
 
     @property
     def ended(self) -> bool:
@@ -48,18 +50,23 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str], domains: Seq
     if len(arguments) != 3 or arguments[0] != "-s":
         raise RefusedError("usage: deepops-job-mail -s SUBJECT ADDRESS")
     address, subject = arguments[2], slurm_output.clean(arguments[1])
-    match = _ADDRESS.fullmatch(address)
-    if not match:
-        raise RefusedError(f"not an address: {slurm_output.clean(address, 80)}")
-    domain = (match[1] or "")[1:].lower()
-    if domains and domain and not any(domain == each or domain.endswith("." + each) for each in domains):
-        raise RefusedError(f"{domain} is not a domain that mail goes to")
+    check(address, domains)
     in_subject = _JOB.search(subject)
     job = environment.get("SLURM_ARRAY_JOB_ID", "") or environment.get("SLURM_JOB_ID", "")
     # an array's mail names the array in the subject, a task's mail the task
     number = in_subject[1] if in_subject else job
     event = environment.get("SLURM_JOB_MAIL_TYPE", "") or _event(subject)
     return Mail(address, subject, number if re.fullmatch("[0-9_]{1,21}", number) else "", event, time.time())
+
+
+def check(address: str, domains: Sequence[str]) -> None:
+    """Whether it is one plain address, of a domain that mail goes to. Raises RefusedError."""
+    match = _ADDRESS.fullmatch(address)
+    if not match:
+        raise RefusedError(f"not an address: {slurm_output.clean(address, 80)}")
+    domain = (match[1] or "")[1:].lower()
+    if domains and domain and not any(domain == each or domain.endswith("." + each) for each in domains):
+        raise RefusedError(f"{domain} is not a domain that mail goes to")
 
 
 def _event(subject: str) -> str:

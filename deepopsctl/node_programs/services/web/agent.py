@@ -18,7 +18,7 @@ from typing import Any
 
 from ..._shared import command, settings, slurm_client, slurm_output
 from ...commands.job_report import history, prometheus
-from . import CONFIG, MONITORING, course, notebook_job, offer, own_jobs, pam
+from . import CONFIG, MONITORING, course, notebook_job, offer, own_jobs, pam, software
 from .offer import Limits, RefusedError
 
 Answer = dict[str, Any]
@@ -198,6 +198,21 @@ def _cluster(
     return {**now, "waits": waits}
 
 
+def _space(
+    _account: pwd.struct_passwd, _groups: list[str], _question: dict[str, Any], _config: dict[str, Any]
+) -> Answer:
+    return software.space(slurm_client.ask)
+
+
+def _software(
+    _account: pwd.struct_passwd, _groups: list[str], question: dict[str, Any], config: dict[str, Any]
+) -> Answer:
+    return {
+        **software.wheels(slurm_client.ask, str(question.get("wanted", ""))),
+        "examples": software.examples(str(config["examples"])),
+    }
+
+
 def _job(question: dict[str, Any]) -> str:
     job = str(question["job"])
     if not _JOB.fullmatch(job):
@@ -207,5 +222,5 @@ def _job(question: dict[str, Any]) -> str:
 
 _OF_USERS: dict[str, Callable[[pwd.struct_passwd, list[str], dict[str, Any], dict[str, Any]], Answer]] = {
     "offer": _offer, "submit": _submit, "cancel": _cancel, "jobs": _jobs, "usage": _usage, "job": _one_job,
-    "cluster": _cluster,
+    "cluster": _cluster, "space": _space, "software": _software,
 }  # fmt: skip

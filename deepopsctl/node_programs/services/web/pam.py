@@ -29,7 +29,7 @@ class _Conversation(ctypes.Structure):
     _fields_ = (("function", _FUNCTION), ("data", ctypes.c_void_p))
 
 
-def opens(user: str, password: str | None, address: str) -> bool:
+def opens(user: str, password: str | None, address: str, service: str = SERVICE) -> bool:
     """Whether the user may log in; without a password only the account is looked at."""
     library = ctypes.CDLL(ctypes.util.find_library("pam") or "libpam.so.0")
     libc = ctypes.CDLL(None)
@@ -49,7 +49,7 @@ def opens(user: str, password: str | None, address: str) -> bool:
         return _SUCCESS
 
     conversation, handle = _Conversation(_FUNCTION(answer), None), ctypes.c_void_p()
-    started = library.pam_start(SERVICE.encode(), user.encode(), ctypes.byref(conversation), ctypes.byref(handle))
+    started = library.pam_start(service.encode(), user.encode(), ctypes.byref(conversation), ctypes.byref(handle))
     if started != _SUCCESS:
         return False
     status = _SUCCESS

@@ -12,6 +12,10 @@ from ..._shared.values import format_count, format_size, format_time
 from . import plot
 
 GOOD, POOR = 50, 10
+# GPUs that count as idle, as a share of those of the job
+IDLE = 0.01
+# of a limit of space
+NEARLY, FULL = 80, 95
 # Slurm's plans are of this minute
 SOON_S = 60
 NO_ANSWER = (
@@ -121,11 +125,13 @@ def _share(used: float, asked: float) -> dict[str, Any] | None:
     return {"percent": percent, "width": min(percent, 100), "level": level}
 
 
-def one_job(answer: dict[str, Any], course: dict[str, Any] | None = None, grafana: str = "") -> dict[str, Any]:
+def one_job(
+    answer: dict[str, Any], course: dict[str, Any] | None = None, grafana: str = "", idle_minutes: int = 0
+) -> dict[str, Any]:
     """Of the page of one job."""
     why = answer.get("why")
     if why is None:
-        return {"trouble": answer.get("trouble", ""), "why": None, "use": [], "unseen": "", "grafana": ""}
+        return {"trouble": answer.get("trouble", ""), "why": None, "use": [], "unseen": "", "idle": "", "grafana": ""}
     use = answer.get("use")
     advice = [each for cause in why["causes"] for each in cause["advice"]]
     gains = {
@@ -137,6 +143,7 @@ def one_job(answer: dict[str, Any], course: dict[str, Any] | None = None, grafan
         "expected": moment(why.get("expected_start")),
         "advice": [{**each, "gain": gains.get(index, "")} for index, each in enumerate(advice)],
         "use": _uses(use, course or {}) if use else [],
+        "idle": _idle(use, course or {}, idle_minutes) if use and use["running"] else "",
         "unseen": (course or {}).get("trouble", ""),
         "grafana": _dashboard(use, grafana) if use and use["own"] and grafana else "",
     }
@@ -168,10 +175,51 @@ def _uses(use: dict[str, Any], course: dict[str, Any]) -> list[dict[str, Any]]:
     return [each for each in shown if each["bar"] or each["plot"]]
 
 
+def _idle(use: dict[str, Any], course: dict[str, Any], minutes: int) -> str:
+    """What the owner of a running job reads whose GPUs all do nothing for so long; as the mail says it."""
+    since = until(use) - 60 * minutes
+    used = [value for at, value in course.get("of", {}).get("gpu", {}).get("used", []) if at >= since]
+    if not minutes or use["start"] > since or not used or max(used) >= IDLE * (use["gpus"] or 1):
+        return ""
+    return f"The GPUs of this job have done nothing for {minutes} minutes. It holds them, and is charged for them."
+
+
 def _dashboard(use: dict[str, Any], grafana: str) -> str:
     """The job's dashboard: its number and times are numbers by now."""
     start, end = 1000 * (use["start"] or 0), 1000 * use["end"] if use["end"] else "now"
     return f"{grafana}/d/deepops-jobs?var-jobid={int(use['number'])}&from={start}&to={end}"
+
+
+def space(answer: dict[str, Any]) -> dict[str, Any]:
+    """Of the page of file systems."""
+    rows = answer.get("rows", [])
+    return {
+        "trouble": answer.get("trouble", ""),
+        "rows": [_place(row) for row in rows if not row["problem"]],
+        "unknown": [f"{row['path']}: {row['problem']}" for row in rows if row["problem"]],
+    }
+
+
+def _place(row: dict[str, Any]) -> dict[str, Any]:
+    whose = {"user": "yours", "project": f"of project {row['who']}", "whole": "all users, as no one has a limit there"}
+    return {
+        "path": row["path"],
+        "whose": whose.get(row["kind"], row["who"]) + (", " + row["source"] if row["source"][:8] == "counted " else ""),
+        "space": _limited(row["usage"]["space"], format_size),
+        "files": _limited(row["usage"]["files"], lambda value: f"{value:,.0f}"),
+        "grace": moment(row["usage"]["grace"]),
+    }
+
+
+def _limited(amount: dict[str, int | None], form: Callable[[float], str]) -> dict[str, Any]:
+    """What is used of a limit: unlike what a job has asked for, much of it is the warning."""
+    used, limit = amount["used"], amount["soft"] or amount["hard"]
+    text = "" if used is None else form(used) + (f" of {form(limit)}" if limit else "")
+    bar = _share(used, limit) if limit and used is not None else None
+    if bar:
+        level = "poor" if bar["percent"] >= FULL else "fair" if bar["percent"] >= NEARLY else "good"
+        bar = {**bar, "level": level, "text": text}
+    return {"text": text, "bar": bar}
 
 
 def cluster(answer: dict[str, Any]) -> dict[str, Any]:

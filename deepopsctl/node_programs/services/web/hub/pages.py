@@ -17,6 +17,7 @@ from tornado.escape import json_decode
 
 from .. import CONFIG, client, routes, views
 from ..client import SilentError
+from ..kept import Kept
 from ..offer import RefusedError
 from . import certificates
 from .proved import Proved
@@ -110,6 +111,9 @@ class NotebookHandler(APIHandler):
         self.finish(answer)
 
 
+_SOFTWARE = Kept()
+
+
 class Page(BaseHandler):
     """A page of ours for who is logged in."""
 
@@ -168,7 +172,7 @@ class JobHandler(Page):
         use, course = answer.get("use"), None
         if site["monitoring"] and use and views.has_course(use):
             course = await self.ask("course", number=int(use["number"]), start=use["start"], end=views.until(use))
-        await self.show("job.html", job=job, **views.one_job(answer, course, site["grafana"]))
+        await self.show("job.html", job=job, **views.one_job(answer, course, site["grafana"], site["idle_minutes"]))
 
 
 class CancelHandler(Page):
@@ -198,6 +202,32 @@ class ClusterHandler(Page):
         await self.show("cluster.html", news=site["news"], grafana=site["grafana"], **views.cluster(answer))
 
 
+class SpaceHandler(Page):
+    """The limits of file systems for who is logged in."""
+
+    @web.authenticated
+    async def get(self) -> None:
+        """What `diskusage_report` says."""
+        await self.show("space.html", **views.space(await self.ask("space")))
+
+
+class SoftwareHandler(Page):
+    """Environments, wheels, and examples of jobs."""
+
+    @web.authenticated
+    async def get(self) -> None:
+        """What there is, as it was in the last minutes: the directory of wheels may be long."""
+        wanted = self.get_argument("wanted", "").strip()
+        key = self.current_user.name, wanted
+        answer = _SOFTWARE.get(key)
+        if answer is None:
+            answer = await self.ask("software", wanted=wanted)
+            if not answer["trouble"]:
+                _SOFTWARE.put(key, answer)
+        known = {"wheels": None, "more": False, "examples": [], **answer}
+        await self.show("software.html", wanted=wanted, environments=self.authenticator.site["environments"], **known)
+
+
 class AssetHandler(BaseHandler):
     """Style and scripts of the pages: a policy without exceptions needs them as files of their own."""
 
@@ -221,6 +251,8 @@ HANDLERS = [
     (r"/jobs/([0-9]{1,10}(?:[_+][0-9]{1,10})?)", JobHandler),
     (r"/jobs/([0-9]{1,10}(?:[_+][0-9]{1,10})?)/cancel", CancelHandler),
     ("/usage", UsageHandler),
+    ("/space", SpaceHandler),
+    ("/software", SoftwareHandler),
     ("/cluster", ClusterHandler),
     (r"/assets/([a-z]+\.(?:css|js))", AssetHandler),
 ]

@@ -133,6 +133,23 @@ def test_a_job_that_used_nothing_has_a_plot() -> None:
     assert drawn["lines"] == ["0.0,150.0 4200.0,150.0"]
 
 
+@pytest.mark.parametrize(
+    ("values", "minutes", "notified"),
+    [
+        ((0.0, 0.0), 60, True),
+        ((0.0, 0.5), 60, False),
+        ((), 60, False),
+        ((0.0, 0.0), 0, False),
+        ((0.0, 0.0), 120, False),
+    ],
+)
+def test_a_running_job_whose_gpus_do_nothing_says_so(values: tuple[float, ...], minutes: int, notified: bool) -> None:
+    use = {"start": START, "end": START + 5400, "gpus": 2}
+    points = [(START + 4000 + place, value) for place, value in enumerate(values)]
+
+    assert bool(views._idle(use, {"of": {"gpu": {"used": points}}}, minutes)) is notified
+
+
 def shown(of: dict[str, Any], **more: Any) -> str:
     def ask(argv: list[str], *words: Any, **named: Any) -> Result:
         return Result(argv[0], 0, json.dumps(WHY["why"]), "", 0.0) if argv[0] == own_jobs.WHY else slurm(argv, *words)

@@ -1,0 +1,160 @@
+"""Open OnDemand's role on a node: its package is a stand-in; Apache, mod_auth_openidc and the provider are real."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+
+import pytest
+import yaml
+from playwright.sync_api import Browser, sync_playwright
+
+from deepopsctl.cluster import secrets
+from tests.lab import ondemand_stubs
+from tests.lab.aptrepo import build, serve, signers
+from tests.lab.harness import PREFIX, SETTINGS, LabCluster, edit, fresh_cluster
+from tests.lab.oidc import Provider
+
+CHROMIUM = shutil.which("chromium")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed (Debian's package of that name)")
+HOST = "ctl1"
+OWN = "/etc/deepopsctl/ondemand"
+SECRET = "told-to+no.one="
+STAGE = "/usr/local/sbin/deepops-ondemand-stage"
+CALLS = "/run/nginx_stage.calls"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
+    """One node with two users, Slurm, and Open OnDemand of a repository that the node serves itself."""
+    with fresh_cluster(f"{PREFIX}-ondemand", tmp_path_factory, "--single") as made:
+        edit(made.directory / "cluster.yml", "components: [slurm]", "components: [slurm, web]")
+        root = tmp_path_factory.mktemp("mirror") / "root"
+        with signers(1) as (signer,):
+            build(root, "Open OnDemand", ondemand_stubs.packages(), signer)
+            (root / "key.asc").write_bytes(signer.public)
+            url = serve(made, HOST, root)
+            settings = {
+                "web_host": "", "ondemand_host": HOST, **Provider(made, HOST, OWN).settings(),
+                "web_oidc_groups": ["hpc"], "ondemand_repository_url": url, "ondemand_repository_suite": "/",
+                "ondemand_repository_sections": [], "ondemand_key_url": f"{url}/key.asc",
+                "ondemand_key_fingerprint": signer.fingerprint, "ondemand_desktop": "xfce",
+            }  # fmt: skip
+        with (made.directory / SETTINGS).open("a", encoding="utf-8") as stream:
+            stream.writelines(f"{name}: {json.dumps(value)}\n" for name, value in settings.items())
+        vault = made.directory / "inventory" / "group_vars" / "all" / "secrets.yml"
+        secrets.change(vault, made.directory / ".vault-password", {"web_oidc_client_secret": SECRET})
+        made.root(HOST, "useradd -m -u 2001 -s /bin/bash alice; useradd -m -u 2002 -s /bin/bash mallory")
+        made.deepopsctl("deploy")
+        yield made
+
+
+@pytest.fixture(scope="module")
+def provider(cluster: LabCluster, tmp_path_factory: pytest.TempPathFactory) -> Provider:
+    made = Provider(cluster, HOST, OWN)
+    made.start(tmp_path_factory.mktemp("provider"))
+    return made
+
+
+@pytest.fixture(scope="module")
+def browser(cluster: LabCluster) -> Iterator[Browser]:
+    """Chromium, for which the node has its name."""
+    address = cluster.root(HOST, "hostname -I").split()[0]
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", f"--host-resolver-rules=MAP {HOST} {address}"]
+        )
+        yield started
+        started.close()
+
+
+def stage(cluster: LabCluster, words: str) -> str:
+    """What the portal would get: Apache's user calls it by sudo."""
+    return cluster.root(HOST, f"su www-data -s /bin/sh -c 'sudo -n {STAGE} {words}' 2>&1", ok=False).strip()
+
+
+@pytest.mark.parametrize(("groups", "status"), [(["staff", "hpc"], 200), (["staff"], 401), ([], 401)])
+def test_apache_lets_in_whom_the_provider_and_the_groups_say(
+    provider: Provider, browser: Browser, groups: list[str], status: int
+) -> None:
+    provider.knows("4711", preferred_username="alice", groups=groups)
+    with browser.new_context(ignore_https_errors=True) as context:
+        page = context.new_page()
+        page.goto(f"https://{HOST}/pun/")
+        page.get_by_placeholder("sub").fill("4711")
+        with page.expect_response(re.compile(f"https://{HOST}/pun/")) as answer:
+            page.get_by_role("button", name="Authorize").click()
+
+        assert answer.value.status == status
+        assert answer.value.headers.get("x-user", "") == ("alice" if status == 200 else "")
+
+
+def test_a_users_server_starts_for_an_open_account_of_a_user(cluster: LabCluster) -> None:
+    cluster.root(HOST, f"rm -f {CALLS}")
+
+    assert stage(cluster, "pun -u alice -a %2Fnginx%2Finit") == ""
+    assert cluster.root(HOST, f"cat {CALLS}").strip() == "pun -u alice -a %2Fnginx%2Finit"
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ("pun -u root", "no such user"),
+        ("pun -u 0", "no such user"),
+        ("pun -u 2001", "no such user"),
+        ("pun -u www-data", "no such user"),
+        ("pun -u ubuntu", "does not use these pages"),
+        ("pun -u ..%2Falice", "no such user"),
+        ("pun -u alice -u root", "does not call"),
+        ("pun -u alice --user=root", "does not call"),
+        ("pun -u alice -uroot", "does not call"),
+        ("nginx_clean --force", "does not call"),
+        ("", "does not call"),
+    ],
+)
+def test_it_starts_for_no_one_else(cluster: LabCluster, words: str, text: str) -> None:
+    cluster.root(HOST, f"rm -f {CALLS}")
+
+    assert text in stage(cluster, words)
+    assert not cluster.holds(HOST, f"test -e {CALLS}")
+
+
+def test_a_closed_account_is_refused(cluster: LabCluster) -> None:
+    cluster.root(HOST, "usermod --expiredate 1 mallory")
+
+    assert "closed" in stage(cluster, "pun -u mallory")
+
+
+def test_what_is_written_is_of_the_cluster(cluster: LabCluster) -> None:
+    definition = yaml.safe_load(cluster.root(HOST, f"cat /etc/ood/config/clusters.d/{cluster.name}.yml"))
+    desktop = yaml.safe_load(cluster.root(HOST, f"cat /etc/ood/config/apps/bc_desktop/{cluster.name}.yml"))
+
+    assert definition["v2"]["login"] == {"host": HOST}
+    assert definition["v2"]["job"]["adapter"] == "slurm"
+    assert desktop["cluster"] == cluster.name
+    assert desktop["attributes"]["bc_queue"]["options"] == ["cpu"]
+    assert cluster.root(HOST, "stat -c '%a %U' /etc/ood/config/ood_portal.yml").split() == ["600", "root"]
+
+
+def test_the_secret_is_in_no_log(cluster: LabCluster) -> None:
+    runs = [path for path in (cluster.directory / "runs").rglob("*") if path.is_file()]
+    assert runs
+    assert not [path for path in runs if SECRET.encode() in path.read_bytes()]
+    assert SECRET not in cluster.root(HOST, "journalctl -o cat --no-pager | grep -v 'grep\\|journalctl'")
+
+
+def test_a_check_and_a_second_deploy_change_nothing(cluster: LabCluster) -> None:
+    for options in (("--check",), ()):
+        assert set(cluster.changed(cluster.parsed("deploy", "web", *options)).values()) == {0}
+
+
+def test_it_goes_again(cluster: LabCluster) -> None:
+    edit(cluster.directory / SETTINGS, f'ondemand_host: "{HOST}"', 'ondemand_host: ""')
+
+    cluster.deepopsctl("deploy", "web")
+
+    left = f"ls -d {OWN}/stage.json {STAGE} /etc/ood/config/ood_portal.yml /etc/sudoers.d/deepops-ondemand 2>/dev/null"
+    assert cluster.root(HOST, left, ok=False) == ""
+    assert not cluster.holds(HOST, "dpkg -s ondemand >/dev/null 2>&1")
