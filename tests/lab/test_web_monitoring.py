@@ -15,9 +15,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not instal
 HOST, NODE = "ctl1", "gpu01"
 IDLE_MINUTES = 2
 WANTED = f"""\
-grafana_enabled: false
 web_grafana_url: https://grafana.example.com/
-monitoring_gpu_exporter: none
 monitoring_logs: false
 job_mail_idle_gpu_minutes: {IDLE_MINUTES}
 slurm_config: {{PrivateData: "jobs,usage"}}
