@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import os
 import re
 import subprocess
@@ -252,6 +253,31 @@ def test_who_has_another_mail_server_reads_which_and_what_to_do(
     failures = record(tmp_path, [role], {"ctl1": {}}).failures
 
     assert failures["ctl1"].startswith("another mail server is installed (exim4-daemon-light): give it the relay smtp")
+
+
+def test_one_controller_looks_for_idle_gpus_where_the_site_wants_it(tmp_path: Path) -> None:
+    wanted = {"job_mail_prometheus_password": "secret-word", "job_mail_cluster": "hpc"}
+    hosts = {
+        "ctl1": {"job_mail_prometheus_url": "http://mon:9090", "job_mail_idle_gpu_minutes": 90},
+        "ctl2": {"job_mail_prometheus_url": "", "job_mail_idle_gpu_minutes": 90},
+        "off": {"job_mail_prometheus_url": "http://mon:9090", "job_mail_idle_gpu_minutes": 0},
+    }
+
+    recorded = record(tmp_path, [{"role": "job_mail", **wanted}], hosts)
+
+    asked = {host: recorded.step(host, "job_mail") for host in hosts}
+    units = {host: [unit["name"] for unit in call.units] for host, call in asked.items()}
+    assert units == {
+        "ctl1": ["deepops-job-mail.path", "deepops-idle-gpus.timer"],
+        "ctl2": ["deepops-job-mail.path"],
+        "off": ["deepops-job-mail.path"],
+    }
+    settings = "/etc/deepopsctl/idle-gpus.json"
+    written = json.loads(asked["ctl1"].texts()[settings])
+    assert (written["minutes"], written["percent"], written["url"]) == (90, 1.0, "http://mon:9090")
+    (file,) = [each for each in asked["ctl1"].files if each["path"] == settings]
+    assert (file["mode"], file["group"]) == ("0640", "slurm")
+    assert "secret_base64" in file
 
 
 def test_a_host_for_the_sites_software_that_is_no_node_is_refused(tmp_path: Path) -> None:

@@ -62,3 +62,29 @@ def test_an_environment_with_ipykernel_is_a_kernel() -> None:
     ]
 
     assert [each["dest"] for each in web.web_kernels(versions, "/kernels")] == ["/kernels/dl-2026.11/kernel.json"]
+
+
+def test_the_password_of_prometheus_is_for_root_and_in_no_other_file() -> None:
+    role = ROOT / "roles/web"
+    own = yaml.safe_load((role / "vars/main.yml").read_text(encoding="utf-8"))
+
+    template = own["__web_monitoring_template"]
+    assert (template["mode"], template["secret"], "owner" in template, "group" in template) == (
+        "0600", True, False, False,
+    )  # fmt: skip
+    having = [path.name for path in role.rglob("templates/*") if "web_prometheus_password" in path.read_text("utf-8")]
+    assert having == [template["src"]]
+
+
+def test_users_read_the_packages_of_an_environment() -> None:
+    versions = [
+        {
+            "name": "dl",
+            "version": "2026.12",
+            "wheels": {"ipykernel-7.1.0-py3-none-any.whl": "", "a_b-2-py3-none-any.whl": ""},
+        }
+    ]
+
+    (shown,) = web.web_software(versions)
+
+    assert shown == {"name": "dl", "version": "2026.12", "packages": ["a-b 2", "ipykernel 7.1.0"], "kernel": True}

@@ -1,0 +1,126 @@
+"""Pages of a cluster with monitoring, where Slurm hides jobs: plots, idle GPUs, and what another user sees of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+from tests.lab.harness import PREFIX, SETTINGS, LabCluster, edit, fresh_cluster, wait_until
+from tests.lab.test_web import CHROMIUM, PEOPLE, logged_in
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed (Debian's package of that name)")
+HOST, NODE = "ctl1", "gpu01"
+IDLE_MINUTES = 2
+WANTED = f"""\
+web_grafana_url: https://grafana.example.com/
+monitoring_logs: false
+job_mail_idle_gpu_minutes: {IDLE_MINUTES}
+slurm_config: {{PrivateData: "jobs,usage"}}
+slurm_dbd_config: {{PrivateData: "jobs,usage"}}
+"""
+# what an exporter of GPUs says: of one they do nothing, the other computes
+FIGURES = "/var/lib/prometheus/node-exporter/simulated-gpus.prom"
+GPUS = "".join(
+    f'{name}{{gpu="{gpu}",UUID="GPU-{gpu}",modelName="A100",GPU_I_ID=""}} {value}\n'
+    for gpu, use in ((0, 0), (1, 0))
+    for name, value in (("DCGM_FI_DEV_GPU_UTIL", use), ("DCGM_FI_DEV_FB_USED", 500), ("DCGM_FI_DEV_FB_FREE", 79500))
+)
+NOTIFIED = "/var/lib/deepops-idle-gpus/told.json"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
+    """A controller that has the pages and monitoring, a node with GPUs, two users of one account."""
+    options = ("--compute", "1", "--gpus", "a100:2", "--monitoring")
+    with fresh_cluster(f"{PREFIX}-webmon", tmp_path_factory, *options) as made:
+        listed = made.directory / "cluster.yml"
+        edit(listed, "components: [nvidia, slurm", "components: [slurm, environment, web")
+        edit(listed, "roles: [controller]", "roles: [controller, login]")
+        edit(made.directory / SETTINGS, "---\n", f"---\n{WANTED}")
+        (made.directory / "people.yml").write_text(PEOPLE, encoding="utf-8")
+        made.deepopsctl("deploy")
+        yield made
+
+
+@pytest.fixture(scope="module")
+def browser(cluster: LabCluster) -> Iterator[Browser]:
+    """Chromium, for which the controller has its name."""
+    address = cluster.root(HOST, "hostname -I").split()[0]
+    rules = f"--host-resolver-rules=MAP {HOST} {address}"
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", rules])
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def job(cluster: LabCluster) -> Iterator[str]:
+    """A job of alice's that has both GPUs and uses one core, and no GPU."""
+    cluster.root(NODE, f"printf %s '{GPUS}' > {FIGURES}; chmod 644 {FIGURES}")
+    command = 'timeout 900 sh -c "while :; do :; done"'
+    script = f"sbatch --parsable --gpus=2 --time=20 --chdir=/tmp --output=/dev/null --wrap='{command}'"
+    number = cluster.root(HOST, f"su - alice -s /bin/sh <<'END'\n{script}\nEND").split()[-1]
+    wait_until("it runs", lambda: state_of(cluster, number) == "RUNNING")
+    yield number
+    cluster.root(HOST, f"scancel {number}")
+
+
+def state_of(cluster: LabCluster, number: str) -> str:
+    return cluster.root(HOST, f"squeue -h -j {number} -o %T", ok=False)
+
+
+def test_the_page_of_a_job_has_its_use_over_time(cluster: LabCluster, browser: Browser, job: str) -> None:
+    with logged_in(cluster, browser, "alice", host=HOST) as page:
+
+        def drawn() -> set[str]:
+            page.goto(f"https://{HOST}/hub/jobs/{job}")
+            return {each.get_attribute("aria-label") or "" for each in page.locator(".plot svg").all()}
+
+        wait_until("four plots", lambda: len(drawn()) == 4, 240, details=lambda: page.inner_text("main"))
+        wait_until("its core is busy", lambda: any(text.startswith("Cores over time: 1 core") for text in drawn()), 120)
+        assert any(text.startswith("GPUs over time: 0 GPUs on average") for text in drawn())
+        link = page.get_by_role("link", name=f"Job {job} in Grafana").get_attribute("href")
+        assert link is not None
+        assert link.startswith(f"https://grafana.example.com/d/deepops-jobs?var-jobid={job}&")
+
+
+def test_the_owner_of_idle_gpus_is_told_once(cluster: LabCluster, browser: Browser, job: str) -> None:
+    def notified() -> list[str]:
+        cluster.root(HOST, "systemctl start deepops-idle-gpus.service")
+        return list(json.loads(cluster.root(HOST, f"cat {NOTIFIED} 2>/dev/null || echo '{{}}'")))
+
+    wait_until("alice is told", lambda: job in notified(), 300)
+    assert notified() == [job]
+    log = cluster.root(HOST, "journalctl -u deepops-idle-gpus -o cat --no-pager")
+    assert log.count("1 owners of idle GPUs told") == 1
+    with logged_in(cluster, browser, "alice", host=HOST) as page:
+        page.goto(f"https://{HOST}/hub/jobs/{job}")
+        assert f"done nothing for {IDLE_MINUTES} minutes" in page.inner_text("[role=status]")
+
+
+def test_another_user_sees_nothing_of_a_job_that_slurm_hides(cluster: LabCluster, browser: Browser, job: str) -> None:
+    assert cluster.root(HOST, "su - mallory -c 'squeue -h'") == ""
+    with logged_in(cluster, browser, "mallory", host=HOST) as page:
+        for path in ("jobs", "jobs?account=def-lab_gpu", f"jobs/{job}", "usage?users=1", "cluster"):
+            page.goto(f"https://{HOST}/hub/{path}")
+            assert "alice" not in page.inner_text("main"), path
+            assert page.locator(".plot").count() == 0, path
+        page.goto(f"https://{HOST}/hub/jobs/{job}")
+        assert page.locator("[role=alert]").count() == 1
+    # nor by what the page's program has
+    refused = cluster.root(HOST, "su - mallory -c 'cat /etc/deepopsctl/web/monitoring.json'", ok=False)
+    assert "Permission denied" in refused
+
+
+def test_prometheus_that_is_down_leaves_the_sums(cluster: LabCluster, browser: Browser, job: str) -> None:
+    cluster.root(HOST, "systemctl stop prometheus")
+    try:
+        with logged_in(cluster, browser, "alice", host=HOST) as page:
+            page.goto(f"https://{HOST}/hub/jobs/{job}")
+            assert "Monitoring does not answer now" in page.inner_text("main")
+            assert page.locator(".bar").count() >= 1
+    finally:
+        cluster.root(HOST, "systemctl start prometheus")
