@@ -30,7 +30,7 @@ CALLS = "/run/nginx_stage.calls"
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
     """One node with two users, Slurm, and Open OnDemand of a repository that the node serves itself."""
     with fresh_cluster(f"{PREFIX}-ondemand", tmp_path_factory, "--single") as made:
-        edit(made.directory / "cluster.yml", "components: [nvidia, slurm]", "components: [slurm, web]")
+        edit(made.directory / "cluster.yml", "components: [slurm]", "components: [slurm, web]")
         root = tmp_path_factory.mktemp("mirror") / "root"
         with signers(1) as (signer,):
             build(root, "Open OnDemand", ondemand_stubs.packages(), signer)

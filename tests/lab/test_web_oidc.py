@@ -25,7 +25,7 @@ VALID = {"preferred_username": "alice"}
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
     """One node, with the pages and two users without passwords."""
     with fresh_cluster(f"{PREFIX}-web-oidc", tmp_path_factory, "--single") as made:
-        edit(made.directory / "cluster.yml", "components: [nvidia, slurm]", "components: [slurm, web]")
+        edit(made.directory / "cluster.yml", "components: [slurm]", "components: [slurm, web]")
         settings = {"web_host": HOST, **Provider(made, HOST).settings()}
         with (made.directory / SETTINGS).open("a", encoding="utf-8") as stream:
             stream.writelines(f"{name}: {json.dumps(value)}\n" for name, value in settings.items())

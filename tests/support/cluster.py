@@ -19,6 +19,8 @@ from tests.support.json_schemas import require_documented
 
 # a slow host that does other work as well may take ten times as long as a quiet one
 PATIENCE_S = 300.0
+# of a command that hangs: a deploy from bare nodes next to other suites has taken more than ten minutes
+LONGEST_S = 1800.0
 DEEPOPSCTL = str(Path(sys.executable).parent / "deepopsctl")
 
 
@@ -111,7 +113,7 @@ class DrivenCluster(ABC):
 
     def deepopsctl(self, *arguments: str, ok: bool = True) -> subprocess.CompletedProcess[str]:
         """Run the command line on this cluster; with `ok`, a bad exit code fails the test with the output."""
-        done = command("-C", str(self.directory), *arguments, seconds=max(600, self.patience_s))
+        done = command("-C", str(self.directory), *arguments, seconds=max(LONGEST_S, self.patience_s))
         if ok:
             assert done.returncode == 0, f"{arguments} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
         return done
