@@ -121,7 +121,7 @@ def test_prometheus_that_is_down_leaves_the_sums(cluster: LabCluster, browser: B
     try:
         with logged_in(cluster, browser, "alice", host=HOST) as page:
             page.goto(f"https://{HOST}/hub/jobs/{job}")
-            assert "Monitoring does not answer now" in page.inner_text("main")
+            assert "Monitoring gives no answer now" in page.inner_text("main")
             assert page.locator(".bar").count() >= 1
     finally:
         cluster.root(HOST, "systemctl start prometheus")

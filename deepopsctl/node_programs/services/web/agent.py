@@ -157,7 +157,7 @@ def job_course(question: dict[str, Any], path: str) -> Answer:
     except prometheus.PrometheusError as error:
         # the address is for administrators
         sys.stderr.write(f"{error}\n")
-        raise RefusedError("Monitoring does not answer now") from error
+        raise RefusedError("Monitoring gives no answer now") from error
 
 
 def _cancel(

@@ -82,9 +82,11 @@ def test_an_administrators_address_is_not_in_what_users_read(
 
     monkeypatch.setattr(prometheus, "asking", lambda *_words: silent)
 
-    with pytest.raises(RefusedError, match=r"^Monitoring does not answer now$"):
+    with pytest.raises(RefusedError, match=r"^Monitoring gives no answer now$"):
         agent.job_course({"number": 5, "start": START, "end": END}, str(config))
     assert "mon:9090" in capsys.readouterr().err
+    # and it is not taken for Slurm's controller
+    assert views.trouble("Monitoring gives no answer now") == "Monitoring gives no answer now"
 
 
 @pytest.mark.parametrize(
@@ -167,6 +169,6 @@ def test_the_page_has_sums_without_monitoring_and_lines_with_it() -> None:
     assert "<polyline" not in plain
     assert "Cores over time: 1.2 cores on average, 1.5 cores at most" in lines
     assert "<td>1.5 cores</td><td>2 cores</td>" in lines
-    assert "Monitoring does not answer now: there are sums only" in shown({}, trouble="Monitoring does not answer now")
+    assert "Monitoring gives no answer now: there are sums only" in shown({}, trouble="Monitoring gives no answer now")
     # the policy lets none through
     assert "style=" not in lines
