@@ -103,11 +103,11 @@ def _hours(value: float) -> str:
 
 
 def _cores(value: float) -> str:
-    return f"{format_count(value)} cores"
+    return f"{format_count(value)} core{'' if value == 1 else 's'}"
 
 
 def _gpus(value: float) -> str:
-    return f"{format_count(value)} GPUs"
+    return f"{format_count(value)} GPU{'' if value == 1 else 's'}"
 
 
 _MEASURES: dict[str, Callable[[float], str]] = {

@@ -60,7 +60,7 @@ def test_jobs_are_those_that_wait_run_and_have_ended_with_what_they_used() -> No
     assert [job["id"] for job in page["running"]] == ["6"]
     (job,) = page["ended"]
     assert [job[key]["percent"] for key in ("cpu", "memory", "gpu", "gpu_memory")] == [50, 50, 25, 25]
-    assert job["cpu"]["text"] == "1 cores of 2 cores"
+    assert job["cpu"]["text"] == "1 core of 2 cores"
     assert job["name"] == "a|<b>?"
 
 

@@ -165,7 +165,7 @@ def test_the_page_has_sums_without_monitoring_and_lines_with_it() -> None:
     lines = shown({"cpu": {"used": [(START, 1.0), (START + 15, 1.5)], "asked": [(START, 2.0), (START + 15, 2.0)]}})
 
     for text in (plain, lines):
-        assert "50 %: 1 cores of 2 cores" in text
+        assert "50 %: 1 core of 2 cores" in text
     assert "<polyline" not in plain
     assert "Cores over time: 1.2 cores on average, 1.5 cores at most" in lines
     assert "<td>1.5 cores</td><td>2 cores</td>" in lines
