@@ -28,7 +28,7 @@ GPUS = "".join(
     for gpu, use in ((0, 0), (1, 0))
     for name, value in (("DCGM_FI_DEV_GPU_UTIL", use), ("DCGM_FI_DEV_FB_USED", 500), ("DCGM_FI_DEV_FB_FREE", 79500))
 )
-NOTIFIED = "/var/lib/deepops-idle-gpus/told.json"
+NOTIFIED = "/var/lib/deepops-idle-gpus/notified.json"
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def test_the_owner_of_idle_gpus_is_told_once(cluster: LabCluster, browser: Brows
     wait_until("alice is told", lambda: job in notified(), 300)
     assert notified() == [job]
     log = cluster.root(HOST, "journalctl -u deepops-idle-gpus -o cat --no-pager")
-    assert log.count("1 owners of idle GPUs told") == 1
+    assert log.count("1 owners of idle GPUs notified") == 1
     with logged_in(cluster, browser, "alice", host=HOST) as page:
         page.goto(f"https://{HOST}/hub/jobs/{job}")
         assert f"done nothing for {IDLE_MINUTES} minutes" in page.inner_text("[role=status]")

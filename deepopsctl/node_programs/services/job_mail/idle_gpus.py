@@ -22,10 +22,10 @@ from .spool import Mail, RefusedError
 
 OK, FAILED, INVALID = 0, 1, 3
 SETTINGS = "/etc/deepopsctl/idle-gpus.json"
-STATE = "/var/lib/deepops-idle-gpus/told.json"
+STATE = "/var/lib/deepops-idle-gpus/notified.json"
 # longer than a job runs; Slurm's numbers begin again after years
 KEPT_S = 90 * 86400
-# in one round: the rest is told in the next
+# in one round: the rest follows in the next
 MOST = 200
 _NUMBER = re.compile(r"[1-9][0-9]{0,9}")
 _COLUMNS = "%A|%u|%U|%N"
@@ -54,14 +54,14 @@ Put = Callable[[Mail, str], None]
 
 
 class Watch:
-    """One round: who is told."""
+    """One round: who is notified."""
 
     def __init__(self, config: Mapping[str, Any], query: Query, jobs: Jobs, put: Put, state: str) -> None:
         self._minutes, self._percent = int(config["minutes"]), float(config["percent"])
         self._query, self._jobs, self._put, self._state = query, jobs, put, state
 
     def round(self, now: float) -> int:
-        """Tell those who were not told yet; returns how many."""
+        """Notify those who were not yet; returns how many."""
         notified = _notified(self._state, now)
         seconds = 60 * self._minutes
         asked = _IDLE.format(seconds=seconds, half=seconds // 2, share=self._percent / 100)
@@ -93,7 +93,7 @@ class Watch:
         text = (
             f"On {', '.join(sorted(idle))}, for {self._minutes} minutes: below {self._percent:g} % use all the time. "
             f"The job holds them and is charged for them all the same.\n\n"
-            f"What it uses:  job-report {number}\nEnd it:        scancel {number}\n\nYou are told once for each job.\n"
+            f"What it uses:  job-report {number}\nEnd it:        scancel {number}\n\nA job gets one such mail.\n"
         )
         return Mail(owned.user, f"Slurm Job_id={number}: {which} nothing", number, "IDLE_GPUS", now, text)
 
@@ -114,7 +114,7 @@ def _notified(path: str, now: float) -> dict[str, float]:
     except FileNotFoundError:
         return {}
     except (ValueError, AttributeError) as error:
-        raise ValueError(f"{path} is damaged ({error}): remove it, and owners are told again") from error
+        raise ValueError(f"{path} is damaged ({error}): remove it, and owners get another mail") from error
     return {number: at for number, at in notified.items() if now - at < KEPT_S}
 
 
@@ -156,5 +156,5 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stderr.write(f"error: {error}\n")
         return FAILED
     if notified:
-        sys.stderr.write(f"{notified} owners of idle GPUs told\n")
+        sys.stderr.write(f"{notified} owners of idle GPUs notified\n")
     return OK

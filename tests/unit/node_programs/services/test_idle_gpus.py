@@ -30,7 +30,7 @@ class Site:
         self.asked: list[str] = []
         self.mails: list[tuple[Mail, str]] = []
         self.refuses = False
-        self.watch = Watch(CONFIG, self.query, self.jobs, self.put, str(state / "told.json"))
+        self.watch = Watch(CONFIG, self.query, self.jobs, self.put, str(state / "notified.json"))
 
     def query(self, text: str, _at: int) -> list[dict[str, Any]]:
         self.asked.append(text)
@@ -127,7 +127,7 @@ def test_an_address_is_slurms_and_of_a_domain_that_mail_goes_to(
 
 
 def test_a_damaged_list_of_who_was_told_tells_no_one_twice(tmp_path: Path) -> None:
-    (tmp_path / "told.json").write_text("{", encoding="utf-8")
+    (tmp_path / "notified.json").write_text("{", encoding="utf-8")
 
-    with pytest.raises(ValueError, match=r"told\.json is damaged"):
+    with pytest.raises(ValueError, match=r"notified\.json is damaged"):
         Site(tmp_path, series("7", "gpu01", 3)).watch.round(1000.0)
