@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Iterator
 
 import pytest
 import yaml
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
 from deepopsctl.cluster import secrets
 from tests.lab import ondemand_stubs
 from tests.lab.aptrepo import build, serve, signers
+from tests.lab.chromium import chromium, needs_chromium
 from tests.lab.harness import PREFIX, SETTINGS, LabCluster, edit, fresh_cluster
 from tests.lab.oidc import Provider
 
-CHROMIUM = shutil.which("chromium")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed (Debian's package of that name)")
+pytestmark = needs_chromium
 HOST = "ctl1"
 OWN = "/etc/deepopsctl/ondemand"
 SECRET = "told-to+no.one="
@@ -60,14 +59,8 @@ def provider(cluster: LabCluster, tmp_path_factory: pytest.TempPathFactory) -> P
 
 @pytest.fixture(scope="module")
 def browser(cluster: LabCluster) -> Iterator[Browser]:
-    """Chromium, for which the node has its name."""
-    address = cluster.root(HOST, "hostname -I").split()[0]
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", f"--host-resolver-rules=MAP {HOST} {address}"]
-        )
+    with chromium(cluster, HOST) as started:
         yield started
-        started.close()
 
 
 def stage(cluster: LabCluster, words: str) -> str:

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Error as PlaywrightError, Page, TimeoutError as SlowError, sync_playwright
+from playwright.sync_api import Browser, Error as PlaywrightError, Page, TimeoutError as SlowError
 
+from tests.lab.chromium import chromium, needs_chromium
 from tests.lab.harness import PREFIX, LabCluster, edit, fresh_cluster, wait_until
 from tests.lab.smoke import validate
 from tests.support.paths import ROOT
 
-CHROMIUM = shutil.which("chromium")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed (Debian's package of that name)")
+pytestmark = needs_chromium
 HOST, NODE = "login1", "gpu01"
 PEOPLE = """\
 schema: 1
@@ -67,14 +67,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
 
 @pytest.fixture(scope="module")
 def browser(cluster: LabCluster) -> Iterator[Browser]:
-    """Chromium, for which the login node has its name."""
-    address = cluster.root(HOST, "hostname -I").split()[0]
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", f"--host-resolver-rules=MAP {HOST} {address}"]
-        )
+    with chromium(cluster, HOST) as started:
         yield started
-        started.close()
 
 
 @contextmanager

@@ -6,12 +6,13 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
+from tests.lab.chromium import chromium, needs_chromium
 from tests.lab.harness import PREFIX, SETTINGS, LabCluster, edit, fresh_cluster, wait_until
-from tests.lab.test_web import CHROMIUM, PEOPLE, logged_in
+from tests.lab.test_web import PEOPLE, logged_in
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed (Debian's package of that name)")
+pytestmark = needs_chromium
 HOST, NODE = "ctl1", "gpu01"
 IDLE_MINUTES = 2
 WANTED = f"""\
@@ -47,13 +48,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
 
 @pytest.fixture(scope="module")
 def browser(cluster: LabCluster) -> Iterator[Browser]:
-    """Chromium, for which the controller has its name."""
-    address = cluster.root(HOST, "hostname -I").split()[0]
-    rules = f"--host-resolver-rules=MAP {HOST} {address}"
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", rules])
+    with chromium(cluster, HOST) as started:
         yield started
-        started.close()
 
 
 @pytest.fixture(scope="module")

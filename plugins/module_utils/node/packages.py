@@ -33,15 +33,15 @@ APT = [
     "-o",
     "Dpkg::Options::=--force-confold",
 ]
+LISTS = "/var/lib/apt/lists"
 # what apt makes of its package lists
 LISTS_CACHE = "/var/cache/apt/srcpkgcache.bin"
 # what it was made from
-SOURCES = ("/var/lib/apt/lists", "/var/lib/apt/lists/*", "/etc/apt/sources.list*", "/etc/apt/sources.list.d/*")
+SOURCES = (LISTS, LISTS + "/*", "/etc/apt/sources.list*", "/etc/apt/sources.list.d/*")
 # how long another package manager may work on a node that has just started
 LOCK_WAIT_S = 300
 # and how long it may work after ours, until packages are held again
 AGAIN_S = 60
-LISTS = "/var/lib/apt/lists"
 LOCKED = re.compile(
     r"Could not get lock|Unable to acquire the dpkg frontend lock|Unable to lock|is another process using it"
     r"|lock was locked by "
