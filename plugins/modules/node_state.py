@@ -81,8 +81,7 @@ options:
     default: []
   hold_units:
     description:
-      - Units that the packages must not start before their configuration is there. They are masked until
-        the next reboot or the end of the installation, whichever comes first.
+      - Units that the packages must not start before their configuration is there. What runs already runs on.
     type: list
     elements: str
     default: []

@@ -57,6 +57,8 @@ _UNFETCHED = re.compile(r"^[WE]: Failed to fetch [a-z+]+:/+([^/\s]+)", re.MULTIL
 VITAL = re.compile(r"slurm(ctld|d|dbd|-client|-wlm.*|-smd.*)|munge|mariadb-server.*")
 VITAL_PATTERNS = ("slurmctld", "slurmd", "slurmdbd", "slurm-*", "munge", "mariadb-server*")
 DAEMONS = ("munge", "mariadb", "slurmdbd", "slurmctld", "slurmd")
+# units whose packages start them only as Debian's policy says
+BY_POLICY = frozenset(f"{name}.service" for name in (*DAEMONS, "chrony"))
 POLICY = "/usr/sbin/policy-rc.d"
 # packages that only deepopsctl changes: apt holds them for everybody else, unattended upgrades included
 GUARDED = os.path.join(node_record.STATE, "guarded-packages")
@@ -145,21 +147,26 @@ def candidates_in(shown: str) -> dict[str, str]:
     return dict(_CANDIDATE.findall(shown))
 
 
-def install(names: Sequence[str], lock_wait: int = LOCK_WAIT_S, downgrade: bool = False) -> None:
-    """Install packages, refreshing the lists only when they do not know a name. Raises PackageError."""
+def install(
+    names: Sequence[str], lock_wait: int = LOCK_WAIT_S, downgrade: bool = False, held: Sequence[str] = ()
+) -> None:
+    """Install packages, refreshing the lists only when they do not know a name. Raises PackageError.
+
+    The units in `held` are not started by their packages' scripts: those of BY_POLICY, where the policy is ours.
+    """
     deadline = time.monotonic() + lock_wait
     finish_interrupted_transaction()
     wanted = ["install", "--no-install-recommends"] + ["--allow-downgrades"] * downgrade + list(names)
-    result, silent = _apt(wanted, deadline), ""
+    result, silent = _apt(wanted, deadline, held), ""
     if not result.ok and INTERRUPTED in result.message:
         # the process that held the lock until now was killed
         finish_interrupted_transaction()
-        result = _apt(wanted, deadline)
+        result = _apt(wanted, deadline, held)
     if not result.ok and re.search(
         r"Unable to locate|no installation candidate|was not found|Failed to fetch|404", result.message
     ):
         silent = _without_lists(_checked(["update"], deadline))
-        result = _apt(wanted, deadline)
+        result = _apt(wanted, deadline, held)
     if not result.ok:
         raise PackageError(_summary(result.message), _hint(result.message, silent))
 
@@ -283,35 +290,37 @@ def _refuse_removals(arguments: list[str]) -> None:
         )
 
 
-@contextlib.contextmanager
-def _daemons_left_alone() -> Iterator[None]:
-    """No package's script restarts a daemon of the cluster; what runs a replaced program is noted to be restarted."""
-    header = POLICY_HEADER.encode()
+def has_foreign_policy() -> bool:
+    """Whether a site's own policy decides which units a package starts."""
     try:
         with open(POLICY, "rb") as stream:
-            foreign = not stream.read().startswith(header)
+            return not stream.read().startswith(POLICY_HEADER.encode())
     except OSError:
-        foreign = False
-    if foreign:
-        # a site's own policy decides
+        return False
+
+
+@contextlib.contextmanager
+def _daemons_left_alone(held_units: Sequence[str] = ()) -> Iterator[None]:
+    """No package's script restarts a daemon of the cluster; what runs a replaced program is noted to be restarted."""
+    if has_foreign_policy():
         yield
         return
     with open("/proc/self/stat") as stream:
         start = stream.read().split()[21]
-    text = POLICY_TEXT.format(pid=os.getpid(), start=start, daemons="|".join(DAEMONS))
-    node_record.write_atomically(POLICY, header + text.encode(), 0o755)
+    left_alone = (*DAEMONS, *(unit.rpartition(".")[0] for unit in held_units if unit in BY_POLICY))
+    text = POLICY_HEADER + POLICY_TEXT.format(pid=os.getpid(), start=start, daemons="|".join(left_alone))
+    node_record.write_atomically(POLICY, text.encode(), 0o755)
     try:
         yield
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(POLICY)
-        for name in DAEMONS:
-            pid = node_services.main_pid(name + ".service")
+        for unit, pid in node_services.main_pids([f"{name}.service" for name in DAEMONS]).items():
             if pid and node_services.runs_a_replaced_program(pid):
-                node_record.mark_pending(name + ".service", "another version of its package")
+                node_record.mark_pending(unit, "another version of its package")
 
 
-def _apt(arguments: list[str], deadline: float) -> node_command.Result:
+def _apt(arguments: list[str], deadline: float, held_units: Sequence[str] = ()) -> node_command.Result:
     """Run apt-get, and wait for other package managers until the deadline: apt itself waits for one of its locks.
 
     What is guarded is released for that, and holds of others are not.
@@ -321,7 +330,7 @@ def _apt(arguments: list[str], deadline: float) -> node_command.Result:
     if released and not released.ok:
         return released
     try:
-        return _patiently(arguments, deadline)
+        return _patiently(arguments, deadline, held_units)
     finally:
         there = sorted(installed(own))
         if there:
@@ -329,11 +338,11 @@ def _apt(arguments: list[str], deadline: float) -> node_command.Result:
             _mark_patiently("hold", there, AGAIN_S)
 
 
-def _patiently(arguments: list[str], deadline: float) -> node_command.Result:
+def _patiently(arguments: list[str], deadline: float, held_units: Sequence[str]) -> node_command.Result:
     def attempt() -> node_command.Result:
         if arguments[0] != "update":
             _refuse_removals(arguments)
-        with _daemons_left_alone():
+        with _daemons_left_alone(held_units):
             return _run(APT + arguments)
 
     left = deadline - time.monotonic()

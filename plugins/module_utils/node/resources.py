@@ -112,21 +112,24 @@ def note_restart(step: node_step.Step, name: str) -> None:
 def install_packages(step: node_step.Step, specifications: Sequence[str]) -> None:
     """Install packages, each with its version in the package manager's notation or without; the result is verified.
 
-    Daemons in `hold_units` that do not run yet are masked meanwhile, so that no package starts one before its
-    configuration is there. Fails the module where the package manager refuses, or where a package is missing after it.
+    Daemons in `hold_units` that do not run yet are kept from starting meanwhile, so that no package starts one before
+    its configuration is there: by the policy that scripts of packages ask, others by a mask, for which systemd reads
+    all of its units twice. Fails the module where the package manager refuses, or where a package is missing after it.
     """
     stopped = stop_for_packages(step)
     # only what does not run yet: a daemon that serves is left alone
     hold_units = node_services.show(step.wanted["hold_units"] + stopped)
     held = [name for name, facts in hold_units.items() if facts.get("ActiveState") != "active"]
-    run_systemctl(step, ["mask", "--runtime", "--quiet"] + held, "")
+    foreign = node_packages.has_foreign_policy()
+    masked = [name for name in held if foreign or name in stopped or name not in node_packages.BY_POLICY]
     failure = None
+    mask(step, "mask", masked)
     try:
-        node_packages.install(specifications, step.wanted["lock_wait"], step.wanted.get("downgrade", False))
+        node_packages.install(specifications, step.wanted["lock_wait"], step.wanted.get("downgrade", False), held)
     except node_packages.PackageError as error:
         failure = error
     finally:
-        run_systemctl(step, ["unmask", "--runtime", "--quiet"] + held, "")
+        mask(step, "unmask", masked)
     if failure:
         # once they are replaced, `units` starts them
         run_systemctl(step, ["start"] + stopped, "")
@@ -143,13 +146,19 @@ def stop_for_packages(step: node_step.Step) -> list[str]:
     return running
 
 
+def mask(step: node_step.Step, how: str, units: Sequence[str]) -> None:
+    """`mask` or `unmask` units until the next start of the node."""
+    if units:
+        run_systemctl(step, [how, "--runtime", "--quiet", *units], "")
+
+
 def release_held_units(step: node_step.Step) -> None:
     """Unmask what an installation that was cut off left masked: such a unit can't be enabled, and does not start."""
     names = step.wanted["hold_units"] + step.wanted["stop_units"]
     paths = {name: os.path.join(RUNTIME_UNITS, name) for name in names}
     held = [name for name, path in paths.items() if os.path.realpath(path) == os.devnull]
-    if held and not step.dry:
-        run_systemctl(step, ["unmask", "--runtime", "--quiet"] + held, "")
+    if not step.dry:
+        mask(step, "unmask", held)
 
 
 def hint_for(step: node_step.Step, error: node_packages.PackageError) -> str:

@@ -17,12 +17,13 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node.waiting im
 # reads, and each of the two calls for that makes systemd reload all of its units: a fifth of a second of CPU.
 ENVIRONMENT = {"SYSTEMCTL_SKIP_SYSV": "1"}
 PROPERTIES = (
-    "Id,LoadState,ActiveState,SubState,UnitFileState,ConditionResult,ConditionTimestampMonotonic,NeedDaemonReload,"
-    "NRestarts,ActiveEnterTimestampMonotonic"
+    "Id,Type,LoadState,ActiveState,SubState,UnitFileState,ConditionResult,ConditionTimestampMonotonic,"
+    "NeedDaemonReload,NRestarts,ActiveEnterTimestampMonotonic"
 )
 
-# for so long a unit must have run without a restart (seconds); longer where systemd has restarted it by itself before
-CALM_S, CALM_AGAIN_S = 5, 12
+# for so long a unit must have run without a restart (seconds): one that says itself when it is ready is active only
+# then, others are as soon as their program starts; longer where systemd has restarted it by itself before
+CALM_READY_S, CALM_S, CALM_AGAIN_S = 2, 5, 12
 # a restart of systemd's is of interest for so long (seconds): some daemons fail only after a while
 RECENT_S = 60
 # a restart that repeats itself says enough
@@ -120,11 +121,16 @@ def _logged(which: list[str], lines: int) -> str:
     return node_command.run(argv + which).output.strip()
 
 
+def main_pids(names: Sequence[str]) -> dict[str, int]:
+    """{unit: process id of its daemon}; 0 for one that does not run."""
+    shown = node_command.run(["systemctl", "show", "--property", "MainPID", "--value", "--"] + list(names)).output
+    pids = shown.split() + ["0"] * len(names)
+    return {name: int(pid) if pid.isdigit() else 0 for name, pid in zip(names, pids)}
+
+
 def main_pid(name: str) -> int:
     """Process id of a unit's daemon; 0 when it does not run."""
-    argv = ["systemctl", "show", "--property", "MainPID", "--value", "--", name]
-    shown = node_command.run(argv).output.strip()
-    return int(shown) if shown.isdigit() else 0
+    return main_pids([name])[name]
 
 
 def runs_a_replaced_program(pid: int) -> bool:
@@ -157,6 +163,13 @@ def is_blocked(properties: Mapping[str, str]) -> bool:
     return is_refused_by_condition(properties) and properties.get("ActiveState") == "inactive"
 
 
+def _calm(properties: Mapping[str, str]) -> int:
+    """For how many seconds a unit must have run to be called stable."""
+    if restarts(properties):
+        return CALM_AGAIN_S
+    return CALM_READY_S if properties.get("Type") in ("notify", "notify-reload") else CALM_S
+
+
 class Watch:
     """Units that should run, and their ports, watched until they have settled or it is plain that they do not."""
 
@@ -186,7 +199,7 @@ class Watch:
         state = f"{properties.get('ActiveState', 'unknown')}, {properties.get('SubState', '?')}"
         if properties.get("ActiveState") != "active":
             return f"does not run ({state}){self._restarted(name)}"
-        if age(properties) < (CALM_AGAIN_S if restarts(properties) else CALM_S):
+        if age(properties) < _calm(properties):
             return f"does not stay up{self._restarted(name)}"
         port = self.ports.get(name)
         return f"runs but does not listen on port {port}" if port and not is_listening(port) else ""

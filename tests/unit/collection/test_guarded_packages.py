@@ -36,7 +36,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", str(program.parent), prepend=":")
     monkeypatch.setattr(packages, "GUARDED", str(tmp_path / "guarded"))
     monkeypatch.setattr(packages, "POLICY", str(tmp_path / "policy-rc.d"))
-    monkeypatch.setattr(packages.node_services, "main_pid", lambda _unit: 0)
+    monkeypatch.setattr(packages.node_services, "main_pids", lambda units: dict.fromkeys(units, 0))
     return tmp_path
 
 

@@ -165,6 +165,28 @@ def test_a_unit_that_does_not_stay_up_differs(restarts: int, age_s: int, differe
     assert node_drift.unit_differences({"a.service": True}, {"a.service": shown}, {}) == differences
 
 
+@pytest.mark.parametrize(
+    ("kind", "restarts", "age_s", "stays_up"),
+    [
+        ("simple", 0, 3, False),
+        ("simple", 0, 6, True),
+        # it has said itself that it is ready
+        ("notify", 0, 1, False),
+        ("notify", 0, 3, True),
+        ("notify", 1, 6, False),
+    ],
+)
+def test_a_unit_stays_up_once_it_has_run_for_a_while(
+    kind: str, restarts: int, age_s: int, stays_up: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services = nodeside.load("node.services")
+    since = str(int((time.monotonic() - age_s) * 1e6))
+    shown = {**RUNNING, "Type": kind, "NRestarts": str(restarts), "ActiveEnterTimestampMonotonic": since}
+    monkeypatch.setattr(services, "show", lambda names: dict.fromkeys(names, shown))
+
+    assert (services.Watch(["a.service"], {}).problems(-1) == {}) == stays_up
+
+
 def test_a_daemon_that_runs_and_does_not_listen_differs() -> None:
     with socket.socket() as daemon:
         daemon.bind(("127.0.0.1", 0))

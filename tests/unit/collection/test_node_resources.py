@@ -179,6 +179,34 @@ def test_a_unit_is_stopped_while_its_packages_are_replaced_and_runs_again_where_
     assert happened == calls
 
 
+@pytest.mark.parametrize(
+    ("policy", "masked"),
+    [
+        (False, "grafana-server.service"),
+        # which may start everything
+        (True, "slurmctld.service grafana-server.service"),
+    ],
+)
+def test_what_the_policy_keeps_from_starting_is_not_masked(
+    monkeypatch: pytest.MonkeyPatch, policy: bool, masked: str
+) -> None:
+    """A mask has systemd read all of its units twice."""
+    calls: list[str] = []
+    held: list[str] = []
+    monkeypatch.setattr(resources, "run_systemctl", lambda _step, words, _unit: calls.append(" ".join(words)))
+    monkeypatch.setattr(resources.node_packages, "install", lambda *arguments: held.extend(arguments[-1]))
+    monkeypatch.setattr(resources.node_packages, "has_foreign_policy", lambda: policy)
+    states = {"slurmctld.service": "inactive", "grafana-server.service": "inactive", "munge.service": "active"}
+    monkeypatch.setattr(
+        resources.node_services, "show", lambda names: {name: {"ActiveState": states[name]} for name in names}
+    )
+
+    resources.install_packages(step_of(hold_units=list(states), stop_units=[], lock_wait=0), ["slurmctld"])
+
+    assert held == ["slurmctld.service", "grafana-server.service"]
+    assert calls == [f"mask --runtime --quiet {masked}", f"unmask --runtime --quiet {masked}"]
+
+
 def test_lines_of_others_in_another_encoding_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     login_access = nodeside.plugin("modules", "login_access")
     sshd = tmp_path / "sshd"
