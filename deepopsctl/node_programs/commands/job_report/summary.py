@@ -109,6 +109,18 @@ def read(comment: str) -> Summary | None:
         return None
 
 
+def gpus_seen(comment: str) -> tuple[int, float]:
+    """How many GPUs monitoring has seen, and how many of them were busy on average: all that sums of jobs need."""
+    fields = _object(comment)
+    if fields is None or fields.get(MARK) != VERSION:
+        return 0, 0.0
+    try:
+        used = [known for _node, _gpu, use, *_ in fields["gpus"] if (known := _amount(use)) is not None]
+    except (KeyError, TypeError, ValueError):
+        return 0, 0.0
+    return len(used), sum(used)
+
+
 def _object(comment: str) -> dict[str, Any] | None:
     if len(comment) > LONGEST or not comment.startswith("{"):
         return None

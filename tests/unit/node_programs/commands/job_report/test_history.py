@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from deepopsctl.node_programs.commands.job_report import history, records
+from deepopsctl.node_programs.commands.job_report import history, records, summary
 from deepopsctl.node_programs.commands.job_report.records import DELIMITER
 
 
@@ -55,3 +55,22 @@ def test_accounts_are_asked_for_by_name_and_ones_own_without() -> None:
 
     assert "--allusers --accounts=def-a,def-b" in asked[0]
     assert "--allusers" not in asked[1]
+
+
+SEEN = summary.write(summary.Summary(gpus=(summary.GpuUse("g1", "0", 0.25, 1.0, 1.0, 2.0),) * 2)).replace('"', "`")
+
+
+@pytest.mark.parametrize(
+    ("comment", "seen"),
+    [(SEEN, 2), ("", 0), ("{`deepopsctl`:2,`gpus`:[]}", 0), ("{`deepopsctl`:1}", 0), (SEEN.replace("0.25", "NaN"), 0)],
+)
+def test_hours_are_added_up_and_those_that_monitoring_has_seen(comment: str, seen: int) -> None:
+    rows = [["alice", "def-a", "3600", "4", "cpu=4,gres/gpu=2,gres/gpu:h100=2", comment]] * 2
+    rows.append(["bob", "def-a", "1800", "2", "cpu=2", ""])
+
+    totals = history.sums(lambda _: "".join(DELIMITER.join(row) + "\n" for row in rows), 1)
+
+    assert totals[("def-a", "alice")] == history.Sum(2, 8.0, 4.0, 2.0 * seen, 0.5 * seen)
+    assert totals[("def-a", "bob")] == history.Sum(1, 1.0)
+    known = summary.read(comment)
+    assert len(known.gpus if known else ()) == seen
