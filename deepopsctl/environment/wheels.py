@@ -28,7 +28,8 @@ _ANSWER = re.compile(r"(3\.\d{1,2}) (x86_64|aarch64) glibc 2\.(\d{1,3})")
 # pip's older names of C libraries
 _OLDER = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 _HINT = (
-    "pip's own settings say where wheels come from; a package without a wheel has to be built: `pip wheel` on a node"
+    "deepopsctl's Python needs pip, whose settings say where wheels come from; a package without a wheel has to be "
+    "built: `pip wheel` on a node"
 )
 _FORM = "write a package with its versions: `numpy<3`, `torch[opt]==2.9.1; python_version < '3.14'`"
 
@@ -148,8 +149,10 @@ def failure(errors: str) -> DeepOpsError:
             "a package that these need names an address instead of versions; fetch the others with --no-deps, and "
             "build that one: `pip wheel` on a node",
         )
-    lines = [line for line in errors.strip().splitlines() if line.startswith("ERROR:")] or ["pip failed"]
-    return DeepOpsError(f"pip could not fetch them: {lines[-1].removeprefix('ERROR: ')}", _HINT)
+    lines = errors.strip().splitlines() or ["it does not say why"]
+    # without any, it is not pip that speaks: Python has no module of that name
+    last = [line for line in lines if line.startswith("ERROR:")] or lines
+    return DeepOpsError(f"pip could not fetch them: {last[-1].removeprefix('ERROR: ')}", _HINT)
 
 
 def described(paths: Iterable[Path]) -> list[Wheel]:

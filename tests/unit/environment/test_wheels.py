@@ -157,3 +157,10 @@ def test_a_set_is_its_packages_and_its_size_is_said() -> None:
     assert note.endswith("about 106 wheels, 140 MiB here and in the wheelhouse: 1 min at 100 Mbit/s")
     (named,) = problems_of(lambda: expanded(["@pytorhc"]))
     assert named.hint == "did you mean pytorch?"
+
+
+def test_a_python_without_pip_is_named() -> None:
+    error = wheels.failure("Traceback (most recent call last):\nImportError: No module named pip\n")
+
+    assert str(error) == "pip could not fetch them: ImportError: No module named pip"
+    assert "Python needs pip" in error.hint
