@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from tests.lab.harness import PREFIX, SETTINGS, LabCluster, edit, fresh_cluster, wait_until
+from tests.lab.test_upgrade import add_new_release
 
 HOST, PORT = "ctl1", 6820
 CONFIG = "/etc/deepopsctl/slurm_rest"
 VERSION = "v0.0.42"
+ON = "slurm_install: repository\nslurm_release: '26.05'\n"
 
 
 @pytest.fixture(scope="module")
@@ -35,10 +37,11 @@ def site(deployed: LabCluster) -> Iterator[LabCluster]:
 
 @pytest.fixture
 def newer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
-    """One node with Slurm 26.05; without cgroups, as its systemd refuses those of the lab."""
-    with fresh_cluster(f"{PREFIX}-rest", tmp_path_factory, "--single", os="sid") as made:
+    """One node with Slurm 26.05, from the cluster's repository."""
+    with fresh_cluster(f"{PREFIX}-rest", tmp_path_factory, "--single") as made:
         edit(made.directory / "cluster.yml", "components: [slurm]", "components: [slurm, slurm_rest]")
-        edit(made.directory / SETTINGS, "---\n", f"---\nslurm_rest_host: {HOST}\nslurm_confinement: none\n")
+        edit(made.directory / SETTINGS, "---\n", f"---\nslurm_rest_host: {HOST}\n{ON}")
+        add_new_release(made, tmp_path_factory.mktemp("sid"), "slurmrestd", "slurm-wlm-jwt-plugin")
         made.deepopsctl("deploy")
         made.root(HOST, "apt-get install -y curl")
         yield made
@@ -117,8 +120,11 @@ def test_no_token_a_forged_one_and_what_is_too_much_are_refused(site: LabCluster
     assert ask(site, f"/slurm/{VERSION}/job/submit", key, "--data-binary", "@big")[0] == 413
     chunks = ("-H", "Transfer-Encoding: chunked", "--data", "{}")
     assert ask(site, f"/slurm/{VERSION}/job/submit", key, *chunks)[0] == 413
-    # one connection, as fast as it goes
     line = f"curl -s -o /dev/null -w '%{{http_code}}\\n' --cacert {CONFIG}/authority.crt"
+    # a body without a length is one in chunks, as HTTP/2 is not offered
+    sent = f"head -c 2000000 /dev/zero | {line} --http2 -H 'X-SLURM-USER-TOKEN: {key}' -T -"
+    assert site.user(HOST, f"{sent} https://{HOST}:{PORT}/slurm/{VERSION}/job/submit") == "413"
+    # one connection, as fast as it goes
     seen = site.user(HOST, f"{line} 'https://{HOST}:{PORT}/slurm/[1-600]' | sort | uniq -c")
     assert " 429" in seen, seen
 
@@ -131,7 +137,7 @@ def test_the_key_and_the_socket_are_for_no_user(site: LabCluster) -> None:
     assert set(site.changed(site.parsed("deploy")).values()) == {0}
 
 
-def test_the_release_of_debian_sid_serves_it_too(newer: LabCluster) -> None:
+def test_slurm_26_05_serves_it_too(newer: LabCluster) -> None:
     key = token(newer)
     status, answer = ask(newer, "/slurm/v0.0.45/nodes/", key)
     assert (status, [node["name"] for node in answer["nodes"]]) == (200, [HOST])

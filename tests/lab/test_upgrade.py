@@ -39,8 +39,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
         yield made
 
 
-def add_new_release(cluster: LabCluster, directory: Path) -> None:
-    files = Suite("sid", directory).download(*PACKAGES)
+def add_new_release(cluster: LabCluster, directory: Path, *more: str) -> None:
+    files = Suite("sid", directory).download(*PACKAGES, *more)
     cluster.deepopsctl("packages", "add", "slurm", "--for", "debian13", *map(str, files))
 
 
