@@ -135,7 +135,7 @@ def test_the_suite_uses_a_notebook_from_the_login_to_the_accounting(cluster: Lab
     result = validate(cluster, suite="web")
 
     assert result.code == 0, result.shown
-    assert {name for name, _ in result.checks} >= {"web-login", "web-cell", "web-private", "web-stopped"}
+    assert {name for name, _ in result.checks} >= {"web-login", "web-files", "web-cell", "web-private", "web-stopped"}
     assert "GPUs 0" in result.message("web-cell", HOST)
 
 

@@ -11,6 +11,10 @@ WEB = {
         _GROUP, "login", "A link of `web` logs a browser in, once.",
         "on the node: `journalctl -u deepops-web-hub -u haproxy`",
     ),
+    "web-files": Entry(
+        _GROUP, "files", "A file is uploaded into the user's home, listed, downloaded and deleted.",
+        "on the node: `journalctl -u 'deepops-web-files@*' -u deepops-web-hub`",
+    ),
     "web-notebook": Entry(
         _GROUP, "notebook", "A notebook that is asked for on the page is up: a job of the user's own.",
         "`squeue --name=notebook`, `why JOBID`; in the user's home: ~/.local/state/deepopsctl/notebook.log",

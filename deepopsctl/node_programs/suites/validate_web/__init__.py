@@ -1,1 +1,1 @@
-"""The suite `web`: a user logs in, starts a notebook, runs a cell, and stops it, by what a browser sends."""
+"""The suite `web`: a user logs in, has files, starts a notebook, runs a cell, and stops it, by what a browser sends."""

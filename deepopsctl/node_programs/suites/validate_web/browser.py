@@ -40,13 +40,20 @@ class Browser:
             urllib.request.HTTPSHandler(context=self._context),
         )
 
-    def open(self, path: str, form: dict[str, str] | None = None, method: str = "", body: Any = None) -> str:
-        """A page, after all redirects; a form is posted, and `body` is JSON. Raises PageError."""
+    def open(
+        self,
+        path: str,
+        form: dict[str, str] | None = None,
+        method: str = "",
+        body: Any = None,
+        file: tuple[str, str] | None = None,
+    ) -> str:
+        """A page, after all redirects; a form is posted, with its file; `body` is JSON. Raises PageError."""
         url = path if path.startswith("https://") else self.base + path
         headers = {"Referer": self.base + "/hub/home", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Site": "same-origin"}
         data = None
         if form is not None:
-            data = urllib.parse.urlencode(form).encode()
+            headers["Content-Type"], data = _form(form, file) if file else _plain_form(form)
         elif body is not None or method:
             data = json.dumps(body).encode() if body is not None else None
             headers = {"Content-Type": "application/json", "X-XSRFToken": self.cookie("_xsrf", url), "Referer": url}
@@ -85,6 +92,20 @@ class Browser:
         parts = urllib.parse.urlsplit(self.base)
         raw = socket.create_connection((parts.hostname or "", parts.port or 443), limit_s)
         return self._context.wrap_socket(raw, server_hostname=parts.hostname)
+
+
+def _plain_form(fields: dict[str, str]) -> tuple[str, bytes]:
+    return "application/x-www-form-urlencoded", urllib.parse.urlencode(fields).encode()
+
+
+def _form(fields: dict[str, str], file: tuple[str, str]) -> tuple[str, bytes]:
+    """The type, and the body, of a form that has a file: its name and its text."""
+    boundary = uuid.uuid4().hex
+    name, text = file
+    parts = [(f'name="{key}"', value) for key, value in fields.items()]
+    parts.append((f'name="file"; filename="{name}"', text))
+    lines = [f"--{boundary}\r\nContent-Disposition: form-data; {head}\r\n\r\n{value}\r\n" for head, value in parts]
+    return f"multipart/form-data; boundary={boundary}", f"{''.join(lines)}--{boundary}--\r\n".encode()
 
 
 def xsrf(page: str) -> str:

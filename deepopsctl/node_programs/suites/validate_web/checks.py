@@ -7,8 +7,9 @@ from functools import partial
 from ..._shared import checks
 
 SUITE = "web"
-LOGIN, NOTEBOOK, CELL, PRIVATE, STOPPED = "web-login", "web-notebook", "web-cell", "web-private", "web-stopped"
-ALL = (LOGIN, NOTEBOOK, CELL, PRIVATE, STOPPED)
+LOGIN, FILES, NOTEBOOK, CELL = "web-login", "web-files", "web-notebook", "web-cell"
+PRIVATE, STOPPED = "web-private", "web-stopped"
+ALL = (LOGIN, FILES, NOTEBOOK, CELL, PRIVATE, STOPPED)
 
 # one check, and one that could not be made, without the suite's name
 check = partial(checks.check, SUITE)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import getpass
 import json
+import os
 import re
 import socket
 import ssl
 import time
+import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from ..._shared import command, slurm_client, slurm_output
@@ -45,7 +48,7 @@ def trials(request: Request) -> Result:
     session = _Session(request)
     try:
         for name, message in session.steps():
-            made.append(check(name, node, PASS, message=message))
+            made.append(check(name, node, PASS, message=message) if message else skip(name, node, "web_files is off"))
     except (PageError, slurm_client.NoAnswerError) as error:
         made.append(check(checks.ALL[len(made)], node, FAIL, message=str(error)))
     finally:
@@ -55,7 +58,7 @@ def trials(request: Request) -> Result:
 
 
 class _Session:
-    """One user's way: each step says what it has seen."""
+    """One user's way: each step says what it has seen; '' for what the site has turned off."""
 
     def __init__(self, request: Request) -> None:
         self._user = getpass.getuser()
@@ -63,17 +66,21 @@ class _Session:
         self._browser = Browser("", AUTHORITY)
         self._cell: dict[str, Any] = {}
         self._started = False
+        self._file = f"deepops-validate-{uuid.uuid4().hex[:12]}.txt"
 
     def steps(self) -> Iterator[tuple[str, str]]:
         """All of them. Raises PageError."""
         yield checks.LOGIN, self._log_in()
+        yield checks.FILES, self._use_files()
         yield checks.NOTEBOOK, self._start()
         yield checks.CELL, self._run()
         yield checks.PRIVATE, self._knock()
         yield checks.STOPPED, self._stop()
 
     def end(self) -> None:
-        """Leave no notebook, whatever has failed."""
+        """Leave no notebook and no file, whatever has failed."""
+        with suppress(OSError):
+            os.unlink(os.path.join(os.path.expanduser("~"), self._file))
         if self._started:
             command.run(["scancel", "--me", "--name=notebook"], 30, env=command.slurm_environment())
 
@@ -99,6 +106,23 @@ class _Session:
         if f'user: "{self._user}"' not in self._browser.open("/hub/home"):
             raise PageError("the pages do not know the user after the login")
         return "by a link, which works once"
+
+    def _use_files(self) -> str:
+        """Upload one into the home, find it, read it, delete it."""
+        if 'href="/hub/files"' not in self._browser.open("/hub/home"):
+            return ""
+        place, text = "/hub/files/home", f"{uuid.uuid4().hex}\n" * 1000
+        form = xsrf(self._browser.open(place))
+        self._browser.open(f"/hub/files-upload/home?_xsrf={form}", {}, file=(self._file, text))
+        found, entry = f"{place}?find={self._file}", f'href="{place}/{self._file}"'
+        if entry not in self._browser.open(found):
+            raise PageError(f"~/{self._file} was uploaded, and is not listed")
+        if self._browser.open(f"/hub/files-download/home/{self._file}") != text:
+            raise PageError(f"~/{self._file} is not downloaded as it was uploaded")
+        self._browser.open(f"{place}/{self._file}", {"_xsrf": form, "do": "remove"})
+        if entry in self._browser.open(found):
+            raise PageError(f"~/{self._file} was deleted, and is still listed")
+        return "a file was uploaded, listed, downloaded and deleted"
 
     def _start(self) -> str:
         page = self._browser.open("/hub/spawn")
