@@ -86,9 +86,9 @@ def logged_in(cluster: LabCluster, browser: Browser, user: str, host: str = HOST
     context.close()
 
 
-def start_notebook(page: Page, user: str, gpu: str = "none") -> None:
+def start_notebook(page: Page, user: str, gpu: str = "none", host: str = HOST) -> None:
     for _ in range(12):
-        page.goto(f"https://{HOST}/hub/spawn")
+        page.goto(f"https://{host}/hub/spawn")
         # a busy Slurm, or a notebook that is not gone yet: a user loads the page again
         with suppress(SlowError):
             page.get_by_role("button", name="Start").wait_for(timeout=10_000)
@@ -111,8 +111,8 @@ def run_cell(page: Page) -> str:
     raise AssertionError("the cell prints nothing")
 
 
-def stop_notebook(page: Page) -> None:
-    page.goto(f"https://{HOST}/hub/home")
+def stop_notebook(page: Page, host: str = HOST) -> None:
+    page.goto(f"https://{host}/hub/home")
     for _ in range(20):
         # the page's script may not have the button yet
         with suppress(SlowError):

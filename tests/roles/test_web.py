@@ -24,7 +24,7 @@ PYTHONS = sorted({entry["python"] for entry in VERSIONS["environment_module_vers
 def test_each_platform_has_a_lock_of_the_pinned_versions(python: str, machine: str) -> None:
     environment = web.web_environment(python, machine, str(LOCKS))
 
-    pinned = {each.replace("==", "-") for each in VERSIONS["deepops_web"]["packages"]}
+    pinned = {each.replace("-", "_").replace("==", "-") for each in VERSIONS["deepops_web"]["packages"]}
     assert pinned <= {"-".join(file.split("-")[:2]) for file in environment["wheels"]}
     assert environment["version"] == VERSIONS["deepops_web"]["release"]
     assert environment["interpreter"] == f"/usr/bin/python{python}"

@@ -20,10 +20,18 @@ import urllib.parse
 import urllib.request
 
 AUTHORITY = "/etc/deepopsctl/web/notebooks.crt"
-KERNELS = "/etc/deepopsctl/web/jupyter"
+# kernels, and which extensions the server has
+KERNELS, EXTENSIONS = "/etc/deepopsctl/web/jupyter", "/etc/deepopsctl/web/jupyter/config"
 SETTINGS = "/etc/deepopsctl/web/notebook.json"
 TRIES, PAUSE_S = 5, 3.0
 LONGEST = 36
+# isolated, Python looks for modules in its environment alone
+_SERVER = f"""\
+import sys
+sys.path.append({os.path.abspath(__file__).partition("/node_programs/")[0]!r})
+from jupyterhub.singleuser import main
+sys.exit(main())
+"""
 
 
 def main() -> int:
@@ -56,10 +64,11 @@ def serve(port: int, answer: dict[str, str], directory: str) -> int:
         JUPYTERHUB_SERVICE_URL=service_url(port),
         JUPYTER_RUNTIME_DIR=directory,
         JUPYTER_PATH=KERNELS,
+        JUPYTER_CONFIG_PATH=EXTENSIONS,
     )
     with open(SETTINGS, encoding="utf-8") as stream:
-        options = [f"--{name}={value}" for name, value in json.load(stream).items()]
-    with subprocess.Popen([sys.executable, "-I", "-m", "jupyterhub.singleuser", *options]) as process:
+        options = [f"--{name}={value}" for name, value in json.load(stream)["options"].items()]
+    with subprocess.Popen([sys.executable, "-I", "-c", _SERVER, *options]) as process:
         # what ends the job ends the server first, so that the directory is removed
         signal.signal(signal.SIGTERM, lambda *_: process.terminate())
         return process.wait()

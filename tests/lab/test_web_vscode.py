@@ -1,0 +1,102 @@
+"""VS Code in the job of a notebook: its user has it in the browser, and nobody else has it by anything."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+from playwright.sync_api import Browser, Page, TimeoutError as SlowError
+
+from tests.lab.chromium import chromium, needs_chromium
+from tests.lab.harness import PREFIX, SETTINGS, LabCluster, edit, fresh_cluster, wait_until
+from tests.lab.test_web import PATIENCE_MS, PEOPLE, logged_in, start_notebook, stop_notebook
+from tests.support.code_server import PLACE, build, needs_npm
+
+pytestmark = [needs_chromium, needs_npm]
+HOST = "ctl1"
+SOCKETS = "ss -Hlxp | grep -o '/[^ ]*'"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
+    """One node that has the pages and runs jobs, with code-server, and two users."""
+    archive = build(tmp_path_factory.mktemp("code-server") / "built")
+    with fresh_cluster(f"{PREFIX}-vscode", tmp_path_factory, "--single") as made:
+        edit(made.directory / "cluster.yml", "components: [slurm", "components: [slurm, environment, web")
+        edit(made.directory / SETTINGS, "---\n", f"---\nweb_vscode: {PLACE}/code-server\n")
+        (made.directory / "people.yml").write_text(PEOPLE, encoding="utf-8")
+        made.root(HOST, f"mkdir {PLACE}")
+        unpack = ["podman", "exec", "-i", f"{made.name}-{HOST}", "tar", "x", "--no-same-owner", "-C", str(PLACE)]
+        with archive.open("rb") as stream:
+            subprocess.run(unpack, stdin=stream, check=True)
+        made.root(HOST, f"chmod -R go=u-w {PLACE}")
+        made.deepopsctl("deploy")
+        wait_until("the pages answer", lambda: made.holds(HOST, "su - alice -c web"), 120)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def browser(cluster: LabCluster) -> Iterator[Browser]:
+    with chromium(cluster, HOST) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def editor(cluster: LabCluster, browser: Browser) -> Iterator[Page]:
+    """The window that the tile in JupyterLab opens for alice."""
+    with logged_in(cluster, browser, "alice", host=HOST) as page:
+        start_notebook(page, "alice", host=HOST)
+        try:
+            page.goto(f"https://{HOST}/user/alice/lab?reset")
+            with page.context.expect_page() as opened:
+                page.locator(".jp-LauncherCard", has_text="VS Code").first.click()
+            opened.value.set_default_timeout(PATIENCE_MS)
+            opened.value.locator(".monaco-workbench .part.statusbar").wait_for()
+            yield opened.value
+        finally:
+            stop_notebook(page, host=HOST)
+
+
+def test_its_terminal_is_in_the_job_of_its_user(cluster: LabCluster, editor: Page) -> None:
+    (job,) = cluster.root(HOST, "squeue -h -u alice -n notebook -o %i").split()
+    for _ in range(10):
+        editor.keyboard.press("Control+Shift+Backquote")
+        with suppress(SlowError):
+            editor.locator(".terminal .xterm-helper-textarea").last.wait_for(state="attached", timeout=15_000)
+            break
+    editor.locator(".terminal .xterm-helper-textarea").last.focus()
+    editor.keyboard.type("echo $(id -un) $SLURM_JOB_ID $PWD > ~/seen\n")
+    wait_until("it has written", lambda: cluster.holds(HOST, "test -s /home/alice/seen"), 60)
+    assert cluster.root(HOST, "cat /home/alice/seen") == f"alice {job} /home/alice"
+
+
+@pytest.mark.usefixtures("editor")
+def test_no_one_else_has_it(cluster: LabCluster, browser: Browser) -> None:
+    with logged_in(cluster, browser, "mallory", host=HOST) as page:
+        for path in ("vscode/", "server-proxy/servers-info"):
+            answer = page.goto(f"https://{HOST}/user/alice/{path}")
+            assert answer is not None
+            assert answer.status == 403, path
+    # on the very node it listens on no port, and its sockets are for alice alone
+    assert "node" not in cluster.root(HOST, "ss -Hltnup")
+    sockets = [path for path in cluster.root(HOST, SOCKETS).split() if "vscode" in path or "code-server" in path]
+    assert any(path.endswith("/vscode") for path in sockets), sockets
+    for path in sockets:
+        ask = f"curl -s -m 5 --unix-socket {path} http://localhost/healthz"
+        assert cluster.holds(HOST, f"su - alice -c 'test -S {path}'"), path
+        assert not cluster.holds(HOST, f"su - mallory -c '{ask}'"), path
+
+
+def test_no_port_of_the_node_is_a_page_of_the_users(cluster: LabCluster, editor: Page) -> None:
+    # what another user listens on there would be a page with all that alice can do
+    cluster.root(HOST, "su - mallory -c 'mkdir -p hostile; cd hostile; nohup python3 -m http.server 9999 >log 2>&1 &'")
+    wait_until("it listens", lambda: cluster.holds(HOST, "curl -sf http://127.0.0.1:9999/"), 30)
+    try:
+        for path in ("proxy/9999/", "proxy/localhost:9999/", "vscode/proxy/9999/", "vscode/absproxy/9999/"):
+            answer = editor.request.get(f"https://{HOST}/user/alice/{path}")
+            assert answer.status in (403, 404), (path, answer.status)
+            assert "Directory listing" not in answer.text()
+    finally:
+        cluster.root(HOST, "pkill -u mallory -f http.server")
