@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import tarfile
+import tempfile
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,6 +25,8 @@ ARGUMENTS = {
     "build": {"type": "bool", "default": True},
 }
 Result = dict[str, Any]
+# bytes of a wheel that is copied alone; all smaller ones come as one archive, as each copy is a round trip
+LARGE = 16 * 2**20
 
 
 class ActionModule(node_program.ActionModule):
@@ -57,19 +61,29 @@ class ActionModule(node_program.ActionModule):
         return self._call({**request, "phase": phase, "check_mode": self._task.check_mode, **more})
 
     def _bring(self, missing: Mapping[str, str], params: Mapping[str, Any]) -> Result:
-        """Fetch, copy and store wheels; what failed, or nothing."""
+        """Fetch wheels, copy and save them; what failed, or nothing."""
         directory = self._make_tmp_path()
         try:
-            arrived = {}
-            for file, path in self._fetched(missing, params["environments"]).items():
-                remote = self._connection._shell.join_path(directory, file)
-                arrived[self._transfer_file(path, remote)] = missing[file]
-            done = self._ask("store", params, arrived=arrived)
+            fetched = self._fetched(missing, params["environments"])
+            small = {file: path for file, path in fetched.items() if os.path.getsize(path) < LARGE}
+            large = {file: path for file, path in fetched.items() if file not in small}
+            arrived = {self._copy(path, directory, file): missing[file] for file, path in large.items()}
+            archives = {}
+            if small:
+                with tempfile.NamedTemporaryFile() as file:
+                    _pack(small, file.name)
+                    path = self._copy(file.name, directory, "wheels.tar")
+                archives[path] = {name: missing[name] for name in small}
+            done = self._ask("store", params, arrived=arrived, archives=archives)
         except DeepOpsError as error:
             raise AnsibleActionFail("; ".join(filter(None, (error.message, error.hint)))) from error
         finally:
             self._remove_tmp_path(directory)
         return done if done.get("failed") else {}
+
+    def _copy(self, path: str, directory: str, name: str) -> str:
+        """A file's path on the node, in its temporary directory."""
+        return str(self._transfer_file(path, self._connection._shell.join_path(directory, name)))
 
     @staticmethod
     def _fetched(missing: Mapping[str, str], environments: list[dict[str, Any]]) -> dict[str, str]:
@@ -80,6 +94,13 @@ class ActionModule(node_program.ActionModule):
             target = Target(each["python"], each["machine"], int(each["glibc"]))
             fetched.update({file: str(path) for file, path in fetch_locked(wanted, target, cache).items()})
         return fetched
+
+
+def _pack(files: Mapping[str, str], path: str) -> None:
+    """Write an archive of files, {name: path}. Wheels are compressed already."""
+    with tarfile.open(path, "w") as archive:
+        for name, source in files.items():
+            archive.add(source, name)
 
 
 def _change(name: str, packages: int = 0) -> dict[str, Any]:

@@ -55,6 +55,16 @@ options:
       an empty version is any.
     type: raw
     default: []
+  ahead:
+    description:
+      - Packages of later steps of the component. They come in the same transaction, and belong to those steps. Where
+        the package manager refuses them, each step installs its own.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      step: {description: The later step., type: str, required: true}
+      packages: {description: "Its packages, in any version.", type: list, elements: str, required: true}
   archives:
     description: Files on the node that packages come from, by their names; others come from the node's sources.
     type: dict
@@ -457,6 +467,15 @@ def arguments() -> dict[str, Any]:
         "login_keys": {"type": "bool", "default": False, "no_log": False},
         "lock_wait": {"type": "int", "default": 300},
         "upstream": {"default": ""},
+        "ahead": {
+            "type": "list",
+            "elements": "dict",
+            "default": [],
+            "options": {
+                "step": {"required": True},
+                "packages": {"type": "list", "elements": "str", "required": True},
+            },
+        },
         "archives": {"type": "dict", "default": {}},
         "downgrade": {"type": "bool", "default": False},
         "manual_installs": {"type": "dict", "default": {}},

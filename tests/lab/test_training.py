@@ -23,11 +23,20 @@ storage: [{name: software, type: local, source: /srv/shared/software, path: /opt
 # two nodes that share the cores of one machine are not equally fast at any time
 DECLARED = """\
 modules_wheels: /opt/software/wheels
-modules_software: [python]
-environments: {dl: {packages: ["torch==2.13.0", accelerate, numpy]}}
+modules_software: [python, openmpi]
+environments: {dl: {packages: ["torch==2.13.0", accelerate, mpi4py, numpy]}}
 validate_training_share: 0.5
 """
 PLACE = "/srv/shared/train"
+OPTIONS = "--steps 30 --batch 256 --width 64"
+# Debian 12's Slurm has no PMIx
+BY_MPI = f"""\
+#!/bin/bash -l
+module load openmpi dl
+export OMP_NUM_THREADS=1
+python train_ddp.py {OPTIONS}
+mpirun python train_mpi.py {OPTIONS}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +78,20 @@ def test_the_slow_node_is_named_and_drawn(cluster: LabCluster) -> None:
     lines = (cluster.directory / "rate-history.jsonl").read_text(encoding="utf-8").splitlines()
     histories = {(line["name"], line["target"]): line["points"] for line in map(json.loads, lines[1:])}
     assert [good for _when, _value, good in histories["training-rate", "cn02"]] == [True, False]
+
+
+def test_mpi_gives_the_loss_of_a_single_process(cluster: LabCluster) -> None:
+    cluster.user("ctl1", f"cp -r /usr/share/deepopsctl/examples/training/. {PLACE}")
+    cluster.user("ctl1", f"cat > {PLACE}/mpi.sh <<'END'\n{BY_MPI}END")
+
+    submit = "sbatch --wait --parsable -N2 --ntasks-per-node=1 --mem=1500M -o mpi.out mpi.sh"
+    cluster.user("ctl1", f"cd {PLACE} && {submit}", ok=False)
+
+    output = cluster.user("ctl1", f"cat {PLACE}/mpi.out")
+    results = [json.loads(line) for line in re.findall(r"^result: (.*)$", output, re.MULTILINE)]
+    assert [(each["method"], each["processes"]) for each in results] == [("ddp", 1), ("mpi", 2)], output
+    single, both = (each["loss"] for each in results)
+    assert both == pytest.approx(single, rel=0.01)
 
 
 def test_a_job_whose_time_is_up_continues_from_its_checkpoint(cluster: LabCluster) -> None:

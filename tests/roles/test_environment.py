@@ -18,13 +18,14 @@ import pytest
 import yaml
 from jinja2.nativetypes import NativeEnvironment
 
-from tests.roles.content import play_tasks, plays, role_calls
+from tests.roles.content import load, play_tasks, plays, role_calls, steps_of
 from tests.support.files import write_program
 from tests.support.local_ansible import play
 from tests.support.paths import ROOT
 from tests.support.recorded_roles import Asked, Recorded, record
 
 MODULES, SITE_PYTHON = "/opt/deepopsctl/modulefiles", "/usr/local/lib/deepopsctl/modules/site-python/bin"
+OS_FAMILY = "ansible_facts['os_family']"
 NODE: dict[str, Any] = {
     "modules_packages": {"lmod": ["lmod"], "python": ["python3"], "gcc": ["gcc"]},
     "modules_versions": {"python": "3.11", "gcc": "12"},
@@ -55,6 +56,39 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
         [{"role": "modules"}, {"role": "http_proxy"}, refused],
         {"node": NODE, "none": {**NODE, **none}},
     )
+
+
+def test_what_comes_ahead_is_what_the_later_steps_ask_for(tmp_path: Path) -> None:
+    versions = load("group_vars/all/versions.yml")
+    calls = {call["role"]: call for call in role_calls("playbooks/environment.yml")}
+    ahead = json.loads(json.dumps(calls["user_environment"]["user_environment_ahead"]).replace(OS_FAMILY, "'Debian'"))
+    packages = str(load("group_vars/all/environment.yml")["deepops_container_packages"]).replace(OS_FAMILY, "'Debian'")
+    node: dict[str, Any] = {
+        **NODE, **{name: versions[name] for name in versions if name.startswith("environment_")},
+        "modules_packages": versions["environment_module_packages"]["Debian"], "modules_declared": {},
+        "modules_versions": versions["environment_module_versions"]["Debian 13"],
+        "environment_containers": ["podman", "apptainer"], "deepops_container_packages": packages,
+        "deepops_software_here": True, "site_software_easybuild": False, "site_software_spack": "",
+        "deepops_containers_here": True,
+    }  # fmt: skip
+    first = {"user_environment_packages": ["git"], "environment_examples": "/usr/share/deepopsctl/examples"}
+    done = record(
+        tmp_path,
+        [{"role": "user_environment", **first, "user_environment_ahead": ahead}, {"role": "modules"}],
+        {
+            "node": {**node, "site_software_easybuild": True},
+            "none": {**node, "modules_system": "none", "deepops_containers_here": False},
+        },
+    )
+
+    assert not done.failures, done.output
+    asked = {entry["step"]: entry["packages"] for entry in done.step("node", "user_environment").arguments["ahead"]}
+    assert set(asked["modules"]) == set(done.step("node", "modules").packages) >= {"lmod", "python3", "gcc"}
+    assert asked["containers"] == ["podman", "crun", "uidmap", "squashfuse", "fuse-overlayfs", "uidmap"]
+    assert asked["site_software"] == versions["environment_software_packages"]["Debian"]["build"]
+    none = {entry["step"]: entry["packages"] for entry in done.step("none", "user_environment").arguments["ahead"]}
+    assert none == {"modules": [], "site_software": [], "containers": []}
+    assert set(asked) <= {step for role in calls for step in steps_of(role)}
 
 
 def lines(call: Asked, path: str) -> list[str]:

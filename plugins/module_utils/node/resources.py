@@ -57,10 +57,13 @@ def ensure_packages(step: node_step.Step) -> dict[str, str]:
     other = [name for name in present if wanted[name] and not fnmatch.fnmatchcase(present[name], wanted[name])]
     exact = node_packages.in_upstream(missing, step.wanted["upstream"])
     mark_restarts(step, other)
-    if (missing or other) and not step.dry:
-        install_packages(step, [specification(step, name, exact) for name in missing + other])
+    ahead = [] if step.dry else claim_ahead(step)
+    if (missing or other or ahead) and not step.dry:
+        install_packages(step, [specification(step, name, exact) for name in missing + other], ahead)
         present = node_packages.installed(list(wanted))
         check_installed(step, present)
+        for name, version in node_packages.installed(ahead).items():
+            step.did(f"installed {name} {version}", "package", name, "install", detail=version)
     elif missing or other:
         present.update(node_packages.candidates(missing), **exact)
         present.update({name: wanted[name] for name in missing + other if wanted[name]})
@@ -72,6 +75,28 @@ def ensure_packages(step: node_step.Step) -> dict[str, str]:
         step.noted.diffs.append({"before": "", "after": names, "after_header": "packages"})
     step.record["packages"] = present
     return present
+
+
+def claim_ahead(step: node_step.Step) -> list[str]:
+    """Missing packages of later steps, each recorded as what its step installed: that step finds it, and may remove it.
+
+    One that several steps want is of the first.
+    """
+    entries = step.wanted.get("ahead", [])
+    names = list(dict.fromkeys(name for entry in entries for name in entry["packages"]))
+    present = node_packages.installed(names)
+    claimed = set(present) | set(step.wanted["packages"])
+    for entry in entries:
+        owned = node_ownership.load(step.wanted["component"], entry["step"])
+        new = [name for name in dict.fromkeys(entry["packages"]) if name not in claimed]
+        owned["packages"] += [name for name in new if name not in owned["packages"]]
+        if new:
+            node_ownership.save(step.wanted["component"], entry["step"], owned)
+        if new and node_record.load(step.wanted["component"], entry["step"]) is None:
+            # should that step not come, and not be wanted any more, the next deploy removes them
+            node_record.begin(step.wanted["component"], entry["step"])
+        claimed.update(new)
+    return [name for name in names if name not in present and name not in step.wanted["packages"]]
 
 
 def ensure_guarded(step: node_step.Step) -> None:
@@ -109,12 +134,13 @@ def note_restart(step: node_step.Step, name: str) -> None:
         step.noted.did("unit", name, "restart")
 
 
-def install_packages(step: node_step.Step, specifications: Sequence[str]) -> None:
+def install_packages(step: node_step.Step, specifications: Sequence[str], ahead: Sequence[str] = ()) -> None:
     """Install packages, each with its version in the package manager's notation or without; the result is verified.
 
-    Daemons in `hold_units` that do not run yet are kept from starting meanwhile, so that no package starts one before
-    its configuration is there: by the policy that scripts of packages ask, others by a mask, for which systemd reads
-    all of its units twice. Fails the module where the package manager refuses, or where a package is missing after it.
+    Packages `ahead` of later steps come with them, if the package manager has all of them. Daemons in `hold_units` that
+    do not run yet are kept from starting meanwhile, so that no package starts one before its configuration is there: by
+    the policy that scripts of packages ask, others by a mask, for which systemd reads all of its units twice. Fails the
+    module where the package manager refuses, or where a package is missing after it.
     """
     stopped = stop_for_packages(step)
     # only what does not run yet: a daemon that serves is left alone
@@ -125,7 +151,7 @@ def install_packages(step: node_step.Step, specifications: Sequence[str]) -> Non
     failure = None
     mask(step, "mask", masked)
     try:
-        node_packages.install(specifications, step.wanted["lock_wait"], step.wanted.get("downgrade", False), held)
+        install_with(step, specifications, ahead, held)
     except node_packages.PackageError as error:
         failure = error
     finally:
@@ -134,6 +160,20 @@ def install_packages(step: node_step.Step, specifications: Sequence[str]) -> Non
         # once they are replaced, `units` starts them
         run_systemctl(step, ["start"] + stopped, "")
         step.fail(f"cannot install {' '.join(specifications)}: {failure}", hint_for(step, failure))
+
+
+def install_with(
+    step: node_step.Step, specifications: Sequence[str], ahead: Sequence[str], held: Sequence[str]
+) -> None:
+    """One transaction; without those of later steps where it fails: their own step says why. Raises PackageError."""
+    lock_wait, downgrade = step.wanted["lock_wait"], step.wanted.get("downgrade", False)
+    try:
+        node_packages.install([*specifications, *ahead], lock_wait, downgrade, held)
+    except node_packages.PackageError as error:
+        if not ahead or node_packages.LOCKED.search(str(error)):
+            raise
+        if specifications:
+            node_packages.install(specifications, lock_wait, downgrade, held)
 
 
 def stop_for_packages(step: node_step.Step) -> list[str]:

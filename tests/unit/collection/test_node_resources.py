@@ -123,6 +123,80 @@ def test_what_was_there_already_is_not_managed(monkeypatch: pytest.MonkeyPatch) 
     assert (step.owned["packages"], step.owned["units"]) == (["new"], ["b.service"])
 
 
+AHEAD = [
+    {"step": "second", "packages": ["b", "old", "a"]},
+    {"step": "third", "packages": ["c", "b"]},
+]
+
+
+def package_manager(monkeypatch: pytest.MonkeyPatch, refused: str = "", reason: str = "") -> list[list[str]]:
+    """The transactions of one that has `old`, and refuses those with a package."""
+    transactions: list[list[str]] = []
+    there = {"old"}
+
+    def install(names: list[str], *_: object) -> None:
+        transactions.append(list(names))
+        if refused in names:
+            raise resources.node_packages.PackageError(reason, "look")
+        there.update(names)
+
+    monkeypatch.setattr(resources, "run_systemctl", lambda *_: None)
+    monkeypatch.setattr(resources.node_services, "show", lambda _names: {})
+    monkeypatch.setattr(resources.node_packages, "install", install)
+    monkeypatch.setattr(
+        resources.node_packages, "installed", lambda names: {name: "1" for name in names if name in there}
+    )
+    return transactions
+
+
+def step_with_packages(**wanted: object) -> Any:
+    """A step that wants package `a`."""
+    options = {"hold_units": [], "stop_units": [], "archives": {}, "upstream": "", "restart_on_upgrade": []}
+    step = step_of(packages={"a": ""}, lock_wait=0, hint="", name_prefix="", **options, **wanted)
+    step.fail = nodeside.raising(removal.node_errors.HintedError("failed", ""))
+    return step
+
+
+def test_packages_of_later_steps_come_in_one_transaction_and_belong_to_the_first_that_wants_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    transactions = package_manager(monkeypatch)
+    step = step_with_packages(ahead=AHEAD)
+
+    assert resources.ensure_packages(step) == {"a": "1"}
+
+    assert transactions == [["a", "b", "c"]]
+    assert step.actions == ["installed b 1", "installed c 1", "installed a 1"]
+    owned = {name: resources.node_ownership.load("test", name)["packages"] for name in ("second", "third")}
+    assert owned == {"second": ["b"], "third": ["c"]}
+    # neither has come yet: a deploy without them removes what is theirs
+    assert node_record.unfinished("test", ()) == ["second", "third"]
+    # the step of their own finds them, and still knows that they are its own
+    later = step_with_packages(step="third")
+    later.wanted["packages"] = {"c": "", "b": ""}
+    removal.Ownership(later).record_additions()
+    resources.ensure_packages(later)
+    assert (transactions[1:], later.actions, later.owned["packages"]) == ([], [], ["c"])
+
+
+def test_a_package_of_a_later_step_that_is_refused_is_left_to_that_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    transactions = package_manager(monkeypatch, "c", "E: Unable to locate package c")
+    step = step_with_packages(ahead=AHEAD)
+
+    assert resources.ensure_packages(step) == {"a": "1"}
+
+    assert (transactions, step.actions) == ([["a", "b", "c"], ["a"]], ["installed a 1"])
+
+
+def test_a_package_manager_that_is_busy_is_not_asked_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    transactions = package_manager(monkeypatch, "c", "E: Could not get lock /var/lib/dpkg/lock-frontend")
+
+    with pytest.raises(removal.node_errors.HintedError):
+        resources.ensure_packages(step_with_packages(ahead=AHEAD))
+
+    assert transactions == [["a", "b", "c"]]
+
+
 def test_a_unit_that_a_killed_installation_left_masked_is_unmasked_by_the_next_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,7 +37,7 @@ def missing(request: Request) -> Result:
 
 def store(request: Request) -> Result:
     """Move wheels that were copied to this node into the wheelhouse."""
-    wheelhouse.store(request["wheelhouse"], request["arrived"])
+    wheelhouse.store(request["wheelhouse"], request["arrived"], request["archives"])
     return {}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tarfile
 from hashlib import sha256
 from pathlib import Path
 
@@ -37,15 +38,24 @@ def test_a_process_that_uses_an_environment_is_named(tmp_path: Path, by: str) ->
     assert use.users_of([str(place)]) == []
 
 
-def test_a_wheel_with_another_hash_does_not_enter_the_wheelhouse(tmp_path: Path) -> None:
-    arrived, target = tmp_path / "a-1-py3-none-any.whl", tmp_path / "wheels"
+@pytest.mark.parametrize("packed", [False, True], ids=["file", "archive"])
+def test_a_wheel_with_another_hash_does_not_enter_the_wheelhouse(tmp_path: Path, packed: bool) -> None:
+    arrived, archive, target = tmp_path / "a-1-py3-none-any.whl", tmp_path / "wheels.tar", tmp_path / "wheels"
     arrived.write_bytes(b"x")
+    with tarfile.open(archive, "w") as tar:
+        tar.add(arrived, arrived.name)
+
+    def store(digest: str) -> None:
+        if packed:
+            wheelhouse.store(str(target), {}, {str(archive): {arrived.name: digest}})
+        else:
+            wheelhouse.store(str(target), {str(arrived): digest}, {})
 
     with pytest.raises(build.BuildError, match="another hash"):
-        wheelhouse.store(str(target), {str(arrived): "0" * 64})
+        store("0" * 64)
     assert list(target.iterdir()) == []
-    wheelhouse.store(str(target), {str(arrived): sha256(b"x").hexdigest()})
-    assert [path.name for path in target.iterdir()] == [arrived.name]
+    store(sha256(b"x").hexdigest())
+    assert [(path.name, path.read_bytes()) for path in target.iterdir()] == [(arrived.name, b"x")]
 
 
 def test_what_users_see_of_a_version_goes_first_and_comes_back(tmp_path: Path) -> None:
