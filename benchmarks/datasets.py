@@ -1,9 +1,10 @@
 """How long a job takes until each of its nodes has a dataset: a naive `cp` on each node, against `stage-in`.
 
 One fresh lab, whose controller serves files as in tests/lab/test_job_data.py. The ways take turns, so that the host's
-load is the same. Bytes are those that the file server sends.
+load is the same. Bytes are those that the file server sends. The network of a lab is memory: --mbit limits what the
+server sends, so that it is the bottleneck, as a file server of many nodes is.
 
-    python -m benchmarks.datasets [--compute 4] [--rounds 3] [--megabytes 40,200]
+    python -m benchmarks.datasets [--compute 4] [--rounds 3] [--megabytes 40,200] [--mbit 200]
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ WAYS = {
     "stage-in": "stage-in /data/{0}",
     "--each": "stage-in --each /data/{0}",
 }
+# of the link of the file server: a packet of the host's network has up to 64 KiB
+LIMIT = "tc qdisc replace dev eth0 root tbf rate {}mbit burst 256kb latency 50ms"
 TIMED = "began=$(date +%s%3N); {0}; echo $(($(date +%s%3N) - began))"
 
 
@@ -55,9 +58,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--compute", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--megabytes", default="40,200")
+    parser.add_argument("--mbit", type=int, default=0, help="limit of what the file server sends; 0 for none")
     options = parser.parse_args(arguments)
     nodes = [f"cn{number:02}" for number in range(1, options.compute + 1)]
-    directories = pytest.TempPathFactory(Path(tempfile.mkdtemp()), 3, "all", None, _ispytest=True)
+    directories = pytest.TempPathFactory(Path(tempfile.mkdtemp()), 3, "all", lambda *_: None, _ispytest=True)
     with fresh_cluster(f"{PREFIX}-datasets", directories, "--compute", str(options.compute)) as cluster:
         spec = cluster.directory / "cluster.yml"
         edit(spec, "components: [slurm]", "components: [slurm, environment]")
@@ -65,8 +69,10 @@ def main(arguments: list[str]) -> int:
         edit(cluster.directory / SETTINGS, "---\n", "---\nmodules_system: none\n")
         cluster.deepopsctl("deploy")
         serve(cluster, nodes)
+        if options.mbit:
+            cluster.root("ctl1", LIMIT.format(options.mbit))
         for line in compare(cluster, nodes, [int(size) for size in options.megabytes.split(",")], options.rounds):
-            print(line)
+            print(line, flush=True)
     return 0
 
 
