@@ -1,4 +1,4 @@
-"""VS Code in the job of a notebook: its user has it in the browser, and nobody else has it by anything."""
+"""VS Code in the job of a notebook: its user has it in the browser, and no other user by any way."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
     archive = build(tmp_path_factory.mktemp("code-server") / "built")
     with fresh_cluster(f"{PREFIX}-vscode", tmp_path_factory, "--single") as made:
         edit(made.directory / "cluster.yml", "components: [slurm", "components: [slurm, environment, web")
+        edit(made.directory / "cluster.yml", "roles: [", "roles: [login, ")
         edit(made.directory / SETTINGS, "---\n", f"---\nweb_vscode: {PLACE}/code-server\n")
         (made.directory / "people.yml").write_text(PEOPLE, encoding="utf-8")
         made.root(HOST, f"mkdir {PLACE}")

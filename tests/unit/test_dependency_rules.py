@@ -24,7 +24,16 @@ GPU_CHECK = [name for name in ON_NODES if name.startswith("node_programs/suites/
 # what is brought to the node with a program
 BROUGHT = {
     "services/gpu_metrics": {"nvitop", "nvitop_exporter", "prometheus_client", "pynvml"},
-    "services/web": {"cryptography", "jupyterhub", "jwt", "oauthenticator", "tornado", "traitlets"},
+    "services/web": {
+        "cryptography",
+        "jupyter_server",
+        "jupyter_server_proxy",
+        "jupyterhub",
+        "jwt",
+        "oauthenticator",
+        "tornado",
+        "traitlets",
+    },  # fmt: skip
 }
 # in the process that becomes ansible-playbook; and for the vault's own format
 ANSIBLE = {"run/supervisor.py", "cluster/secrets.py"}

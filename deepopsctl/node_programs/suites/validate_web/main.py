@@ -114,13 +114,13 @@ class _Session:
         place, text = "/hub/files/home", f"{uuid.uuid4().hex}\n" * 1000
         form = xsrf(self._browser.open(place))
         self._browser.open(f"/hub/files-upload/home?_xsrf={form}", {}, file=(self._file, text))
-        found, entry = f"{place}?find={self._file}", f'href="{place}/{self._file}"'
-        if entry not in self._browser.open(found):
+        matching, entry = f"{place}?find={self._file}", f'href="{place}/{self._file}"'
+        if entry not in self._browser.open(matching):
             raise PageError(f"~/{self._file} was uploaded, and is not listed")
         if self._browser.open(f"/hub/files-download/home/{self._file}") != text:
             raise PageError(f"~/{self._file} is not downloaded as it was uploaded")
         self._browser.open(f"{place}/{self._file}", {"_xsrf": form, "do": "remove"})
-        if entry in self._browser.open(found):
+        if entry in self._browser.open(matching):
             raise PageError(f"~/{self._file} was deleted, and is still listed")
         return "a file was uploaded, listed, downloaded and deleted"
 
