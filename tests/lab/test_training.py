@@ -64,9 +64,9 @@ def test_each_way_gives_the_loss_of_a_single_process(cluster: LabCluster) -> Non
     skipped = {f"training-{what} {BOTH}": "skip" for what in ("deepspeed", "mpi")}
     # what these are on a machine that does other work as well is for the test of the slow node
     rates = [*(f"training-rate {node}" for node in NODES), f"training-efficiency {BOTH}"]
-    found = statuses(result)
-    assert {found.pop(name, "") for name in rates} <= {"pass", "warn", "fail"}, result.shown
-    assert found == dict.fromkeys([*of_nodes, *of_both], "pass") | skipped, result.shown
+    checks = statuses(result)
+    assert {checks.pop(name, "") for name in rates} <= {"pass", "warn", "fail"}, result.shown
+    assert checks == dict.fromkeys([*of_nodes, *of_both], "pass") | skipped, result.shown
     assert "environment dl/" in result.message("training-software", "cn01")
     assert "4 processes on cpu" in result.message("training-ddp", BOTH)
 
