@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.lab.harness import PREFIX, SETTINGS, LabCluster, edit, fresh_cluster
+from tests.lab.harness import PREFIX, SETTINGS, LabCluster, edit, fresh_cluster, wait_until
 from tests.lab.smoke import validate
 
 NODES = ("cn01", "cn02")
@@ -37,6 +37,15 @@ Hca 1 "cn02"
 [1] "leaf2"[1]
 """
 LEAVES = "validate_network_fabric_node: cn01\nvalidate_network_leaves: {leaf1: cn01, leaf2: cn02}\n"
+# a bridge forwards LLDP to this address, not to the usual one; silent nodes hear the switch alone
+LLDPD = """\
+apt-get install -qq --no-install-recommends lldpd >/dev/null
+echo 'configure lldp agent-type nearest-customer-bridge' > /etc/lldpd.d/test.conf
+echo 'configure lldp tx-interval 1' >> /etc/lldpd.d/test.conf
+echo '{0}' >> /etc/lldpd.d/test.conf
+systemctl restart lldpd
+"""
+SWITCHES = "validate_network_switches: {tor1: cn01, tor2: cn02}\n"
 # the real ibnetdiscover, whose packets go to the simulator instead of an adapter
 WRAPPER = "#!/bin/sh\nSIM_HOST=cn01 exec ibsim-run /usr/sbin/ibnetdiscover"
 
@@ -67,6 +76,26 @@ def test_a_slow_link_and_another_mtu_are_named(cluster: LabCluster) -> None:
 
     assert ("network-bandwidth", "cn02") in result.failed(), result.shown
     assert any(name == "network-link" for name, _node in result.failed())
+
+
+def test_a_node_on_another_switch_than_declared_is_named_by_lldp(cluster: LabCluster) -> None:
+    edit(cluster.directory / SETTINGS, "---\n", f"---\n{SWITCHES}")
+    try:
+        unknown = validate(cluster, suite="network")
+        # the controller is the switch of both
+        cluster.root("ctl1", LLDPD.format("configure system hostname tor1"))
+        for node in NODES:
+            cluster.root(node, LLDPD.format("configure lldp status rx-only"))
+        for node in NODES:
+            wait_until("it hears the switch", lambda node=node: cluster.holds(node, "lldpctl | grep -q tor1"))  # type: ignore[misc]  # bound now
+        result = validate(cluster, suite="network")
+    finally:
+        edit(cluster.directory / SETTINGS, SWITCHES, "")
+
+    assert unknown.message("network-switches", "cn01").startswith("it has no lldpd"), unknown.shown
+    assert result.checks["network-switches", "cn02"]["measured"] == "tor1", result.shown
+    assert result.checks["network-switches", "tor1"]["measured"] == "cn02"
+    assert result.message("network-link", "cn01") == "eth0: as the others; eth0 of tor1"
 
 
 def test_a_dead_cable_and_one_on_another_switch_are_named(cluster: LabCluster) -> None:

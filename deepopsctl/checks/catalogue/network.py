@@ -27,6 +27,16 @@ NETWORK = {
     "network-latency": Entry(
         _GROUP, "latency", "The time of a small message by TCP, one way, next to the others and its past.", _CABLE,
     ),
+    "network-rdma": Entry(
+        _GROUP, "RDMA pairs", "Each measured pair of RDMA ports reaches most of the others' bandwidth (perftest).",
+        "a port that is slow in all pairs has a bad cable or a slow slot (`lspci -vv`); for an error see its text",
+    ),
+    "network-rdma-bandwidth": Entry(
+        _GROUP, "RDMA bandwidth", "A port's median over its pairs, by RDMA, next to the others' and its past.", _CABLE,
+    ),
+    "network-rdma-latency": Entry(
+        _GROUP, "RDMA latency", "The time of a small RDMA write, one way, next to the others' and its past.", _CABLE,
+    ),
     "network-fabric": Entry(
         _GROUP, "fabric", "InfiniBand's cables have one rate, leaf switches as many uplinks, nodes as many ports.",
         "`ibnetdiscover` and `iblinkinfo` name both ends; the cable, or the port",
@@ -34,6 +44,10 @@ NETWORK = {
     "network-leaves": Entry(
         _GROUP, "leaf switches", "Nodes are on the leaf switches that `validate_network_leaves` declares.",
         "correct the cabling, or the setting",
+    ),
+    "network-switches": Entry(
+        _GROUP, "switches", "Nodes are on the switches that `validate_network_switches` declares, by LLDP.",
+        "correct the cabling, or the setting; `lldpctl` on the node",
     ),
 }  # fmt: skip
 PER_NODE = frozenset({"network-link", "network-bandwidth", "network-latency"})

@@ -7,10 +7,11 @@ from functools import partial
 from ..._shared import checks
 
 SUITE = "network"
-LINK, PORTS, PAIRS = "network-link", "network-ports", "network-pairs"
-FABRIC, LEAVES = "network-fabric", "network-leaves"
+LINK, PORTS, PAIRS, RDMA = "network-link", "network-ports", "network-pairs", "network-rdma"
+FABRIC, LEAVES, SWITCHES = "network-fabric", "network-leaves", "network-switches"
 # rates, which deepopsctl compares with the other nodes and with earlier runs
-BANDWIDTH, LATENCY = "network-bandwidth", "network-latency"
+OF_NODES = ("network-bandwidth", "network-latency")
+OF_PORTS = ("network-rdma-bandwidth", "network-rdma-latency")
 
 check = partial(checks.check, SUITE)
 skip = partial(checks.skipped, SUITE)

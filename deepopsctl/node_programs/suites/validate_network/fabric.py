@@ -8,14 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ..._shared.checks import FAIL, PASS, Check
-from ..._shared.hostlist import fold
 from . import checks
 from .checks import check, failed
+from .evaluation import compare_switches
 
 _SWITCH = re.compile(r'^Switch\s+\d+ "(S-[0-9a-f]+)"\s+# "([^"]*)"')
 _ADAPTER = re.compile(r'^Ca\s+\d+ "(H-[0-9a-f]+)"\s+# "([^"]*)"')
 _PORT = re.compile(r'^\[(\d+)\](?:\[ext \d+\])?\s+"([SH]-[0-9a-f]+)"\[(\d+)\].*\s(\d+x[A-Z0-9]+)\s*$')
-_MOST_NAMED = 8
 
 
 class Cable(NamedTuple):
@@ -80,7 +79,7 @@ def evaluate(
     actual = leaves(listed)
     yield from _missing(listed, tested)
     if declared:
-        yield from _leaves(actual, cluster, declared)
+        yield from compare_switches(checks.LEAVES, actual, cluster, declared)
 
 
 def _cables(listed: Sequence[Cable], cluster: str) -> Iterator[Check]:
@@ -125,28 +124,3 @@ def _missing(listed: Sequence[Cable], tested: Sequence[str]) -> Iterator[Check]:
         if usual and count < usual[0][0]:
             text = f"{usual[0][1]} nodes have {usual[0][0]}: a dead cable, or a port that is down"
             yield check(checks.FABRIC, name, FAIL, count, usual[0][0], "ports", text)
-
-
-def _leaves(
-    actual: Mapping[str, Sequence[str]], cluster: str, declared: Mapping[str, Sequence[str]]
-) -> Iterator[Check]:
-    """Each declared switch has the declared nodes."""
-    where: dict[str, set[str]] = {}
-    for switch, nodes in actual.items():
-        for name in nodes:
-            where.setdefault(name, set()).add(switch)
-    bad = False
-    for switch, nodes in declared.items():
-        for name in nodes:
-            switches = where.get(name, set())
-            if switch not in switches:
-                bad = True
-                measured = ", ".join(sorted(switches)) or "no switch"
-                yield check(checks.LEAVES, name, FAIL, measured, switch, message="another switch than declared")
-        others = sorted(set(actual.get(switch, ())) - set(nodes))
-        if others:
-            bad = True
-            text = "nodes that are not declared to be on this switch"
-            yield check(checks.LEAVES, switch, FAIL, fold(others[:_MOST_NAMED]), fold(list(nodes)), message=text)
-    if not bad:
-        yield check(checks.LEAVES, cluster, PASS, f"{len(declared)} switches", f"{len(declared)} switches")

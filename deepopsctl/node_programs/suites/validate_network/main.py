@@ -6,7 +6,7 @@ import inspect
 import json
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from ..._shared.checks import Check, one_line
@@ -48,16 +48,25 @@ def read_fabric(request: Request) -> Result:
     if not listed and done.returncode:
         return {"checks": [failed(checks.FABRIC, cluster, one_line(done.stderr.decode(errors="replace")))]}
     try:
-        declared = {str(switch): expand(str(nodes)) for switch, nodes in dict(request["leaves"]).items()}
+        declared = _declared(request["leaves"])
     except HostlistError as error:
         return {"checks": [failed(checks.LEAVES, cluster, f"validate_network_leaves: {error}")]}
     return {"checks": list(fabric.evaluate(listed, cluster, request["tested"], declared))}
+
+
+def _declared(by_switch: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Nodes by switch, of a setting. Raises HostlistError."""
+    return {str(switch): expand(str(nodes)) for switch, nodes in dict(by_switch).items()}
 
 
 def measure(request: Request) -> Result:
     """The checks of ports, from the reports of nodes, and of pairs, in jobs: {checks, rates}."""
     reports: Mapping[str, Any] = {name: each or {} for name, each in dict(request["reports"]).items()}
     made = [*evaluation.links(reports), *evaluation.ports(reports)]
+    try:
+        made += evaluation.switches(reports, request["cluster"], _declared(request["switches"]))
+    except HostlistError as error:
+        made.append(failed(checks.SWITCHES, request["cluster"], f"validate_network_switches: {error}"))
     snapshot, tested = read_snapshot(), list(request["tested"])
     if not snapshot.answered:
         return {"checks": [*made, failed(checks.PAIRS, request["cluster"], snapshot.silence)]}
@@ -77,7 +86,7 @@ def measure(request: Request) -> Result:
                 made.append(skip(checks.PAIRS, place.nodes[0], f"it is alone in the partition {place.partition}"))
                 continue
             addresses = {name: snapshot.nodes[name].get("NodeAddr", name) for name in place.nodes}
-            more, measured = _pairs(session, place, addresses, request)
+            more, measured = _pairs(session, place, addresses, reports, request)
             made += more
             rates += measured
     finally:
@@ -86,29 +95,58 @@ def measure(request: Request) -> Result:
 
 
 def _pairs(
-    session: Session, place: Placement, addresses: Mapping[str, str], request: Request
+    session: Session, place: Placement, addresses: Mapping[str, str], reports: Mapping[str, Any], request: Request
 ) -> tuple[list[Check], list[dict[str, Any]]]:
     """One job on all nodes of a partition: they open ports, get the plan, and measure with each other."""
     share, nodes = float(request["share"]), place.nodes
     running = session.start(f"pairs-{place.partition}", place.options(), ["/usr/bin/python3", "-c", _PROBE])
     running.wait_for(pair.MARK, len(nodes), session.queue_timeout + session.run_timeout)
-    opened = {node: lines[0].get("port") for node, lines in probe_jobs.parse(running.text("out")).items()}
-    ready = [name for name in nodes if isinstance(opened.get(name), int)]
-    running.send(_plan(ready, addresses, opened, request) + "\n")
+    first = {node: lines[0] for node, lines in probe_jobs.parse(running.text("out")).items()}
+    ready = [name for name in nodes if isinstance(first.get(name, {}).get("port"), int)]
+    active = {name: evaluation.active_ports(reports.get(name, {})) for name in ready}
+    obstacles = {name: _rdma_obstacle(addresses[name], first[name]) for name in ready if active[name]}
+    peers = {
+        name: {
+            "node": name,
+            "address": addresses[name],
+            "port": first[name]["port"],
+            "rdma": [] if obstacles.get(name) else [*active[name]],
+        }
+        for name in ready
+    }
+    running.send(_plan(peers, request) + "\n")
     outcome = session.finish(f"pairs-{place.partition}", running)
-    listed, errors = evaluation.parse(probe_jobs.parse(outcome.out))
+    answers = probe_jobs.parse(outcome.out)
+    listed, errors = evaluation.parse(answers)
     if not listed and not errors:
         trouble = probe_jobs.trouble(outcome)
         return [checks.check(checks.PAIRS, fold(nodes), trouble.status, "no answer", message=trouble.message)], []
     made = [failed(checks.PAIRS, name, one_line(outcome.why), "no answer") for name in nodes if name not in ready]
     made += evaluation.pairs(listed, errors, fold(nodes), share)
-    return made, list(evaluation.rates(listed, ready, place.partition, share))
+    made += [skip(checks.RDMA, name, text) for name, text in obstacles.items() if text]
+    of_ports, port_errors = evaluation.parse_ports(answers)
+    made += evaluation.pairs([], port_errors, fold(nodes), share, checks.RDMA)
+    rates = [*evaluation.rates(listed, ready, place.partition, share)]
+    port_rates = {evaluation.port_name(name, port): rate for name in ready for port, rate in active[name].items()}
+    for rate in sorted(set(port_rates.values())):
+        # ports of another rate are not compared
+        of_rate = [each for each in of_ports if port_rates[each.one] == rate]
+        made += evaluation.pairs(of_rate, {}, f"{fold(nodes)}: {rate}", share, checks.RDMA)
+        targets = [name for name, each in port_rates.items() if each == rate]
+        rates += evaluation.rates(of_rate, targets, f"{place.partition}: {rate}", share, checks.OF_PORTS)
+    return made, rates
 
 
-def _plan(ready: Sequence[str], addresses: Mapping[str, str], opened: Mapping[str, Any], request: Request) -> str:
+def _rdma_obstacle(address: str, answer: Mapping[str, Any]) -> str:
+    if not answer.get("perftest"):
+        return "it has no perftest: set `slurm_rdma: true` and deploy slurm"
+    return "perftest needs IPv4 addresses" if ":" in address else ""
+
+
+def _plan(peers: Mapping[str, Any], request: Request) -> str:
     return json.dumps({
         "token": os.urandom(8).hex(),
         "seconds": float(request["seconds"]),
-        "rounds": evaluation.rounds(ready, int(request["rounds"])),
-        "peers": {name: {"node": name, "address": addresses[name], "port": opened[name]} for name in ready},
+        "rounds": evaluation.rounds(list(peers), int(request["rounds"])),
+        "peers": peers,
     })  # fmt: skip

@@ -2,15 +2,18 @@
 
 It opens a port and says which; then it gets the plan by its input: rounds in which each node measures with another one
 by TCP, first the time of a small message there and back, then bytes a second in one direction and in the other: a cable
-may be bad in one. One line `DEEPOPS {json}` for each pair.
+may be bad in one. Then the same by RDMA over each port that both have, by perftest's programs. One line
+`DEEPOPS {json}` for each pair, and for each pair of ports.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import statistics
+import subprocess
 import sys
 import time
 from typing import Any
@@ -19,6 +22,16 @@ MARK = "DEEPOPS "
 WAIT_S, MESSAGES, CHUNK = 30.0, 300, 1 << 20
 # of what the server has counted
 WIDTH = 20
+# rounds in which ports measure are numbered from here
+RDMA = 1 << 16
+# of perftest: a write goes there, a read comes back; the column of what is asked for (Gbit/s, typical microseconds)
+PROGRAMS = {
+    "there": (["ib_write_bw", "--report_gbits", "--iters=10000"], 3),
+    "back": (["ib_read_bw", "--report_gbits", "--iters=10000"], 3),
+    "us": (["ib_write_lat", "--iters=1000"], 4),
+}
+PROGRAM_S, NO_SERVER, START_S, AGAIN_S = 15.0, "Couldn't connect", 5.0, 0.2
+GOOD = b"+"
 
 
 def say(**data: Any) -> None:
@@ -55,6 +68,48 @@ def count(connection: socket.socket) -> int:
         if not got:
             return round(total / max(time.perf_counter() - began, 1e-9))
         total += got
+
+
+def free_port() -> int:
+    """A TCP port for perftest's own connection."""
+    with socket.socket() as taken:
+        taken.bind(("", 0))
+        return int(taken.getsockname()[1])
+
+
+def options(port: str, at: int) -> list[str]:
+    """Options of perftest for a port (`mlx5_0/1`); without a warning about the processor's frequency."""
+    device, _slash, number = port.partition("/")
+    return ["--ib-dev=" + device, "--ib-port=" + number, "--port=" + str(at), "--CPU-freq"]
+
+
+def run_perftest(argv: list[str]) -> tuple[str, str]:
+    """Output and error of a program of perftest."""
+    try:
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=PROGRAM_S)
+    except (OSError, subprocess.TimeoutExpired) as failure:
+        return "", str(failure)[:200]
+    words = " ".join((done.stderr or done.stdout).decode(errors="replace").split())
+    return done.stdout.decode(errors="replace"), (argv[0] + ": " + words)[:200] if done.returncode else ""
+
+
+def run_client(argv: list[str]) -> tuple[str, str]:
+    """The same of a client, whose server may not listen yet."""
+    until = time.monotonic() + START_S
+    while True:
+        output, error = run_perftest(argv)
+        if NO_SERVER not in output + error or time.monotonic() > until:
+            return output, error
+        time.sleep(AGAIN_S)
+
+
+def value(output: str, column: int) -> float:
+    """A number of perftest's table, which has one line of numbers. Raises ValueError."""
+    for line in output.splitlines():
+        words = line.split()
+        if len(words) > column and words[0].isdigit():
+            return float(words[column])
+    raise ValueError("perftest has printed no numbers")
 
 
 class Node:
@@ -96,6 +151,37 @@ class Node:
             connection.sendall(str(count(connection)).encode().ljust(WIDTH))
             send(connection, seconds)
 
+    def serve_ports(self, number: int, token: bytes, client: str, ports: list[str]) -> None:
+        """Run the servers of perftest, one after the other, as long as the client has results."""
+        with self.accept(RDMA + number, token) as connection:
+            for port in ports:
+                for argv, _column in PROGRAMS.values():
+                    at = free_port()
+                    connection.sendall(str(at).encode().ljust(WIDTH))
+                    _output, error = run_perftest([*argv, *options(port, at)])
+                    if error:
+                        say(peer=client, rdma=port, error=error)
+                    if exactly(connection, len(GOOD)) != GOOD:
+                        return
+
+    def ask_ports(self, number: int, token: bytes, peer: dict[str, Any], ports: list[str]) -> None:
+        """Run the clients, and report each pair of ports; nothing more after an error."""
+        with socket.create_connection((peer["address"], peer["port"]), WAIT_S) as connection:
+            connection.settimeout(WAIT_S)
+            connection.sendall(token + (RDMA + number).to_bytes(4, "big"))
+            for port in ports:
+                measured = {}
+                for name, (argv, column) in PROGRAMS.items():
+                    at = int(exactly(connection, WIDTH))
+                    output, error = run_client([*argv, *options(port, at), peer["address"]])
+                    if error:
+                        say(peer=peer["node"], rdma=port, error=error)
+                        return
+                    measured[name] = value(output, column)
+                    connection.sendall(GOOD)
+                rate = min(measured["there"], measured["back"]) * 1e9 / 8
+                say(peer=peer["node"], rdma=port, us=measured["us"], bytes_s=rate)
+
     def ask(self, number: int, token: bytes, peer: dict[str, Any], seconds: float) -> None:
         """Measure with a peer, and report."""
         with socket.create_connection((peer["address"], peer["port"]), WAIT_S) as connection:
@@ -119,18 +205,23 @@ class Node:
 def main() -> None:
     """One node of the job."""
     node = Node()
-    say(port=node.port)
+    say(port=node.port, perftest=all(shutil.which(argv[0]) for argv, _column in PROGRAMS.values()))
     plan = json.loads(sys.stdin.readline() or "{}")
     own, token = os.environ.get("SLURMD_NODENAME", ""), str(plan.get("token", "")).encode()
     # half of it for each direction
     seconds = float(plan.get("seconds", 0)) / 2
     for number, pairs in enumerate(plan.get("rounds", [])):
         for client, server in pairs:
+            ports = sorted(set(plan["peers"][client]["rdma"]) & set(plan["peers"][server]["rdma"]))
             try:
                 if own == client:
                     node.ask(number, token, plan["peers"][server], seconds)
+                    if ports:
+                        node.ask_ports(number, token, plan["peers"][server], ports)
                 elif own == server:
                     node.serve(number, token, seconds)
+                    if ports:
+                        node.serve_ports(number, token, client, ports)
             except (OSError, ValueError) as error:
                 say(peer=server if own == client else client, error=str(error)[:200])
 

@@ -1,19 +1,50 @@
-"""What a node's kernel says of its network: the link with the cluster's address, and InfiniBand and RoCE ports."""
+"""What a node says of its network: the link with the cluster's address, RDMA ports, and switches that lldpd hears."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
+from collections.abc import Iterator
 from typing import Any
+
+from ..._shared.checks import one_line
 
 NET, INFINIBAND = "/sys/class/net", "/sys/class/infiniband"
 _LIMIT_S = 20.0
 
 
 def report(address: str, net: str = NET, infiniband: str = INFINIBAND) -> dict[str, Any]:
-    """The link that has the address, and all ports of RDMA devices by name."""
+    """The link that has the address, all ports of RDMA devices by name, and the switches of all links."""
     name = interface_of(_addresses(), address)
-    return {"link": link(name, net) if name else {}, "ports": rdma_ports(infiniband)}
+    return {"link": link(name, net) if name else {}, "ports": rdma_ports(infiniband), **neighbours()}
+
+
+def neighbours() -> dict[str, Any]:
+    """{switches: [{interface, switch, port}]}, or {silent: why lldpd has none}. Its socket is root's."""
+    try:
+        done = subprocess.run(["lldpctl", "-f", "json0"], capture_output=True, check=False, timeout=_LIMIT_S)
+    except FileNotFoundError:
+        return {"silent": "it has no lldpd"}
+    except subprocess.TimeoutExpired:
+        return {"silent": f"lldpctl gave no answer in {_LIMIT_S:.0f} s"}
+    if done.returncode:
+        return {"silent": one_line(done.stderr.decode(errors="replace")) or "lldpctl failed"}
+    try:
+        return {"switches": list(switches_of(json.loads(done.stdout)))}
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        return {"silent": f"lldpctl's answer can't be read: {error}"}
+
+
+def switches_of(answer: dict[str, Any]) -> Iterator[dict[str, str]]:
+    """The neighbours in what `lldpctl -f json0` prints. A switch without a name is known by its id."""
+    for table in answer["lldp"]:
+        for interface in table.get("interface", []):
+            chassis, port = interface["chassis"][0], interface["port"][0]
+            switch, name = (chassis.get("name") or chassis["id"])[0], port["id"][0]
+            if name["type"] == "mac":
+                name = (port.get("descr") or port["id"])[0]
+            yield {"interface": interface["name"], "switch": switch["value"], "port": name["value"]}
 
 
 def _addresses() -> str:
