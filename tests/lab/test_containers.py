@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from deepopsctl.node_programs.suites.validate_smoke.mpi import MARK, OPENMPI
 from tests.lab.harness import PATIENCE_S, PREFIX, SETTINGS, LabCluster, edit, fresh_cluster, wait_until
 from tests.lab.smoke import validate
 
@@ -35,6 +36,21 @@ JOB = """\
 cd $SLURM_TMPDIR && mkdir -p tree/bin && cp /bin/sh tree/bin/ && for each in $(ldd /bin/sh | grep -o '/[^ ]*'); do
 mkdir -p tree/$(dirname $each); cp $each tree/$each; done; tar -C tree -c . | podman import - tree:1 &&
 podman unshare chown 33:33 tree/bin/sh && ln -s /etc/passwd link && podman run --rm tree:1 /bin/sh -c 'echo inside'
+"""
+# an image with an MPI of its own
+MPI_IMAGE = """\
+apt-get install -qq --no-install-recommends mmdebstrap >/tmp/log
+mmdebstrap --quiet --mode=root --variant=apt --include=python3,libopenmpi40 --skip=output/mknod trixie /root/mpi.tar
+registry-add tarball:/root/mpi.tar mpi:1
+"""
+# as docs/users/containers.md has it
+MPI_JOB = f"""\
+srun -n $SLURM_NNODES --ntasks-per-node=1 bash -c 'podman pull -q {REGISTRY}/mpi:1 && mkdir $SLURM_TMPDIR/image &&
+    podman export $(podman create {REGISTRY}/mpi:1 true) | tar -C $SLURM_TMPDIR/image -x'
+srun --mpi=pmix ch-run --join -b /tmp $SLURM_TMPDIR/image -- python3 /tmp/mpi.py
+echo podman
+srun -n $SLURM_NNODES --ntasks-per-node=1 --mpi=pmix podman run --rm --userns=keep-id \\
+    --env 'PMIX_*' --env 'SLURM_*' -v /tmp:/tmp {REGISTRY}/mpi:1 python3 /tmp/mpi.py
 """
 
 
@@ -108,6 +124,22 @@ def test_only_root_on_its_node_writes_to_the_registry(cluster: LabCluster) -> No
     refused = cluster.user("ctl1", f"srun --mem=1G -w gpu02 sh -c '{job}'", ok=False)
 
     assert "405" in refused
+
+
+def test_the_processes_of_an_mpi_program_in_containers_find_each_other(cluster: LabCluster) -> None:
+    cluster.root("ctl1", MPI_IMAGE)
+    for node in NODES:
+        cluster.root(node, f"cat > /tmp/mpi.py <<'END'\n{OPENMPI.step[-1]}END")
+    cluster.user("ctl1", f"cat > mpi.sh <<'END'\n#!/bin/bash\n{MPI_JOB}END")
+    options = "--wait -N2 --ntasks-per-node=2 --mem=1G -w gpu[01-02] -o /tmp/mpi.out"
+
+    cluster.user("ctl1", f"sbatch {options} mpi.sh", ok=False)
+
+    output = cluster.root("gpu01", "cat /tmp/mpi.out")
+    in_charliecloud, _, in_podman = output.partition("\npodman\n")
+    # one program on both nodes: of two processes on each, and of one
+    assert in_charliecloud.count(f"{MARK} 4 4") == 4, output
+    assert in_podman.count(f"{MARK} 2 2") == 2, output
 
 
 def test_lines_of_others_stay_and_ids_that_two_users_share_are_refused(cluster: LabCluster) -> None:
