@@ -89,6 +89,11 @@ options:
     type: list
     elements: str
     default: []
+  restart_except:
+    description: Packages whose other version restarts none of O(restart_on_upgrade).
+    type: list
+    elements: str
+    default: []
   hold_units:
     description:
       - Units that the packages must not start before their configuration is there. What runs already runs on.
@@ -483,6 +488,7 @@ def arguments() -> dict[str, Any]:
         "name_prefix": {"default": ""},
         "guard": {"type": "list", "elements": "str", "default": []},
         "restart_on_upgrade": {"type": "list", "elements": "str", "default": []},
+        "restart_except": {"type": "list", "elements": "str", "default": []},
         "owned": {"type": "bool", "default": False},
         "record_empty": {"type": "bool", "default": False},
         "keep_obsolete": {"type": "bool", "default": False},

@@ -69,6 +69,7 @@ PACKAGES = {
     "hold_units": [],
     "name_prefix": "",
     "restart_on_upgrade": [],
+    "restart_except": [],
     "stop_units": [],
     "upstream": "",
 }

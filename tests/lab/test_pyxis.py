@@ -7,6 +7,7 @@ NAME-VERSION.tar.gz each. Of a clone, whatever gzip git has built in:
 
 from __future__ import annotations
 
+import gzip
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from deepopsctl.files import sha256_of
 from tests.lab.harness import PREFIX, SETTINGS, LabCluster, edit, fresh_cluster, wait_until
 from tests.lab.smoke import validate
 from tests.lab.test_upgrade import PACKAGES, WITHOUT, version
@@ -81,6 +83,24 @@ def test_slurm_loads_what_was_built_against_it(cluster: LabCluster) -> None:
     assert not any(cluster.changed(cluster.parsed("deploy")).values())
 
 
+def test_another_build_restarts_no_daemon(cluster: LabCluster, tmp_path: Path) -> None:
+    pinned = sources()["pyxis"]
+    # the same files with another checksum are another build
+    repacked = tmp_path / "pyxis.tar.gz"
+    repacked.write_bytes(gzip.compress(gzip.decompress(Path(pinned["source"]).read_bytes()), compresslevel=1))
+    edit(cluster.directory / SETTINGS, pinned["source"], str(repacked))
+    edit(cluster.directory / SETTINGS, pinned["sha256"], sha256_of(repacked))
+    started = "systemctl show -P ExecMainStartTimestampMonotonic slurmdbd slurmctld slurmd"
+    before = [cluster.root(node, started) for node in ("ctl1", "gpu01")]
+
+    cluster.deepopsctl("packages", "build", "pyxis", "--for", "debian13")
+    cluster.deepopsctl("deploy")
+
+    for node, package in (("ctl1", "slurm-wlm-pyxis"), ("gpu01", "slurm-wlm-pyxis"), ("gpu01", "enroot")):
+        assert cluster.root(node, f"dpkg-query -W -f '${{Version}}' {package}").endswith("deepopsctl2")
+    assert [cluster.root(node, started) for node in ("ctl1", "gpu01")] == before
+
+
 def test_a_step_runs_in_an_image_with_the_jobs_devices_alone(cluster: LabCluster) -> None:
     result = validate(cluster, suite="containers")
 
@@ -98,7 +118,7 @@ def test_nothing_is_left_of_a_job_that_was_cancelled_while_it_ran(cluster: LabCl
     cluster.user("ctl1", f"scancel {job}")
 
     wait_until("nothing is left", lambda: not cluster.root("gpu01", f"ls {JOBS}; ls /srv/jobs/slurm-pyxis"))
-    assert not cluster.holds("gpu01", "pgrep -f 'sleep 1000'")
+    assert not cluster.holds("gpu01", "pgrep -fx 'sleep 1000'")
     assert not cluster.holds("gpu01", "ls -d ~ubuntu/.local/share/enroot ~ubuntu/.cache/enroot")
 
 

@@ -121,11 +121,12 @@ def specification(step: node_step.Step, name: str, exact: Mapping[str, str]) -> 
 
 def mark_restarts(step: node_step.Step, other: Sequence[str]) -> None:
     """Before anything is replaced, so that an interrupted run loses no restart."""
-    for name, facts in node_services.show(step.wanted["restart_on_upgrade"] if other else []).items():
+    reasons = [name for name in other if name not in step.wanted["restart_except"]]
+    for name, facts in node_services.show(step.wanted["restart_on_upgrade"] if reasons else []).items():
         if node_services.is_active(facts) and step.dry:
             note_restart(step, name)
         elif node_services.is_active(facts):
-            node_record.mark_pending(name, f"another version of {' '.join(other)}")
+            node_record.mark_pending(name, f"another version of {' '.join(reasons)}")
 
 
 def note_restart(step: node_step.Step, name: str) -> None:

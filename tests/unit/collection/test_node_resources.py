@@ -75,6 +75,20 @@ def test_a_daemon_that_ran_before_its_drop_in_came_is_restarted_by_the_call_that
     assert (node_record.is_pending("a.service"), node_record.is_pending("b.service")) == (True, False)
 
 
+@pytest.mark.parametrize(("other", "restarts"), [(["plugin"], False), (["daemon", "plugin"], True)])
+def test_another_version_of_a_plugin_that_jobs_load_restarts_no_daemon(
+    monkeypatch: pytest.MonkeyPatch, other: list[str], restarts: bool
+) -> None:
+    monkeypatch.setattr(
+        resources.node_services, "show", lambda names: {name: {"ActiveState": "active"} for name in names}
+    )
+    step = step_of(restart_on_upgrade=["a.service"], restart_except=["plugin"])
+
+    resources.mark_restarts(step, other)
+
+    assert node_record.is_pending("a.service") is restarts
+
+
 def test_a_systemd_that_does_not_answer_is_an_error_and_no_unit_counts_as_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,7 +222,7 @@ def test_a_unit_that_a_killed_installation_left_masked_is_unmasked_by_the_next_c
     monkeypatch.setattr(resources, "run_systemctl", lambda _step, words, _unit: calls.append(words))
     # nothing is left to install
     monkeypatch.setattr(resources.node_packages, "installed", lambda names: dict.fromkeys(names, "1"))
-    nothing: dict[str, Any] = {"upstream": "", "restart_on_upgrade": []}
+    nothing: dict[str, Any] = {"upstream": "", "restart_on_upgrade": [], "restart_except": []}
 
     units = {"hold_units": ["c.service"], "stop_units": ["a.service", "b.service"]}
     resources.ensure_packages(step_of(packages={"a": ""}, **units, **nothing))
