@@ -382,6 +382,8 @@ def test_a_restart_of_the_hub_and_of_the_proxy_keeps_the_notebook(cluster: LabCl
             wait_until("the notebook answers", lambda: lab_status(page) == 200, 120)
             assert state(cluster, job) == "RUNNING"
         finally:
+            # JupyterHub itself loads for longer than the notebook was away
+            wait_until("the pages answer", lambda: cluster.holds(HOST, "su - alice -c web"), 120)
             stop_notebook(page)
 
 
