@@ -33,7 +33,7 @@ BROUGHT = {
         "oauthenticator",
         "tornado",
         "traitlets",
-    },  # fmt: skip
+    },
 }
 # in the process that becomes ansible-playbook; and for the vault's own format
 ANSIBLE = {"run/supervisor.py", "cluster/secrets.py"}
