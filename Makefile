@@ -137,9 +137,10 @@ test-vm: venv box ## Tests on virtual machines: two to three hours; STAGES="depl
 test-vm-down: venv ## Remove what test-vm KEEP=1 kept
 	@scripts/test-vm $(OS) down
 
-bench: tools venv ## Deploy times against a bare parallel-ssh floor, the time of node add, questions to played nodes, slurmctld with 10,000
+bench: tools venv ## Deploy times against a bare parallel-ssh floor, the time of node add, a slow uplink, questions to played nodes, slurmctld with 10,000
 	$(BIN)/python -m benchmarks.deploy
 	$(BIN)/python -m benchmarks.node_add
+	$(BIN)/python -m benchmarks.uplink
 	$(BIN)/python -m benchmarks.played_nodes
 	$(BIN)/python -m benchmarks.large_slurm
 	$(BIN)/python -m benchmarks.many_slurmd
