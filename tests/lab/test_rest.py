@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 from tests.lab.harness import PREFIX, SETTINGS, LabCluster, edit, fresh_cluster, wait_until
-from tests.lab.test_upgrade import add_new_release
+from tests.lab.test_upgrade import ON, add_new_release
 
 HOST, PORT = "ctl1", 6820
 CONFIG = "/etc/deepopsctl/slurm_rest"
 VERSION = "v0.0.42"
-ON = "slurm_install: repository\nslurm_release: '26.05'\n"
 
 
 @pytest.fixture(scope="module")

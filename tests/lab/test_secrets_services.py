@@ -22,11 +22,10 @@ from tests.lab.faults import running_job
 from tests.lab.harness import PREFIX, SETTINGS, edit, fresh_cluster, wait_until
 from tests.lab.leaks import Leaks
 from tests.lab.monitored import MonitoredCluster
-from tests.lab.test_upgrade import add_new_release
+from tests.lab.test_upgrade import ON, add_new_release
 
 HOST, NODE = "ctl1", "cn01"
 NODES = (HOST, NODE)
-ON = "slurm_install: repository\nslurm_release: '26.05'\nmodules_system: none\n"
 PEOPLE = f"""\
 schema: 1
 directory:
@@ -54,7 +53,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MonitoredClust
     with fresh_cluster(f"{PREFIX}-services", tmp_path_factory, "--compute", "1", "--monitoring") as lab:
         made = DirectoryCluster(**vars(lab))
         edit(made.directory / "cluster.yml", "[slurm, monitoring]", "[slurm, monitoring, environment]")
-        edit(made.directory / SETTINGS, "---\n", f"---\n{ON}")
+        edit(made.directory / SETTINGS, "---\n", f"---\n{ON}modules_system: none\n")
         slapd.install(made, HOST, slapd.user("grace", 20010, KEY) + slapd.group("ldapusers", 20000))
         authority = made.root(HOST, f"cat {slapd.AUTHORITY}")
         (made.directory / "directory-ca.pem").write_text(f"{authority}\n", encoding="utf-8")

@@ -21,6 +21,8 @@ NAME = f"{PREFIX}-upgrade"
 WITHOUT = ("--without", "mpi_pmix")
 UPGRADE = ("upgrade", "slurm", "--to", "26.05", "--yes", "--batch", "2", *WITHOUT)
 RECORD = "/var/lib/deepopsctl/upgrade/slurm.json"
+# settings.yml of a cluster that begins with it
+ON = "slurm_install: repository\nslurm_release: '26.05'\n"
 # Slurm 26.05, and the libraries that it needs in a later version than Debian 13 has
 PACKAGES = (
     "slurmctld", "slurmd", "slurmdbd", "slurm-client", "slurm-wlm-basic-plugins", "slurm-wlm-mysql-plugin",

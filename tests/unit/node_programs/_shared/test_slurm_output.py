@@ -107,3 +107,16 @@ def test_nothing_in_the_reason_of_a_node_is_a_field() -> None:
     node = slurm_output.record(line)
 
     assert (node["State"], node["Gres"], node["Weight"]) == ("IDLE+DRAIN+NOT_RESPONDING", "gpu:a100:2", "1")
+
+
+@pytest.mark.parametrize(
+    ("printed", "start"),
+    [
+        ("sbatch: Job 9 to start at 1795896500 using 1 processors on nodes gpu01 in partition gpu\n", 1795896500),
+        # 26.05
+        ("sbatch: Job 263 to start at 1795969175 a using 1 processors on nodes ctl1 in partition all\n", 1795969175),
+        ("allocation failure: Requested node configuration is not available\n", None),
+    ],
+)
+def test_a_try_says_when_a_job_would_start(printed: str, start: int | None) -> None:
+    assert slurm_output.would_start(printed) == start
