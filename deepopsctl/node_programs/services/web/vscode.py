@@ -44,11 +44,15 @@ def _load_jupyter_server_extension(server: Any) -> None:
         program = json.load(stream)["vscode"]
     base, processes = server.web_app.settings["base_url"], []
     if program:
+        # of the notebook's user, and removed with the notebook
+        directory = os.environ["JUPYTER_RUNTIME_DIR"]
         processes.append(
             ServerProcess(
                 name=NAME,
                 command=command(program, os.path.expanduser("~")),
-                unix_socket=os.path.join(os.environ["JUPYTER_RUNTIME_DIR"], NAME),
+                # for its other sockets: that of a login is not there in a job
+                environment={"XDG_RUNTIME_DIR": directory},
+                unix_socket=os.path.join(directory, NAME),
                 timeout=START_S,
                 launcher_entry={"title": TITLE},
             )
