@@ -67,9 +67,16 @@ def test_its_terminal_is_in_the_job_of_its_user(cluster: LabCluster, editor: Pag
         with suppress(SlowError):
             editor.locator(".terminal .xterm-helper-textarea").last.wait_for(state="attached", timeout=15_000)
             break
-    editor.locator(".terminal .xterm-helper-textarea").last.focus()
-    editor.keyboard.type("echo $(id -un) $SLURM_JOB_ID $PWD > ~/seen\n")
-    wait_until("it has written", lambda: cluster.holds(HOST, "test -s /home/alice/seen"), 60)
+
+    def has_written() -> bool:
+        # what is typed while the window still loads goes elsewhere
+        editor.locator(".terminal .xterm-helper-textarea").last.focus()
+        editor.keyboard.insert_text("echo $(id -un) $SLURM_JOB_ID $PWD > ~/seen")
+        editor.keyboard.press("Enter")
+        editor.wait_for_timeout(3000)
+        return cluster.holds(HOST, "test -s /home/alice/seen")
+
+    wait_until("its shell has written", has_written, 60)
     assert cluster.root(HOST, "cat /home/alice/seen") == f"alice {job} /home/alice"
 
 
@@ -96,8 +103,11 @@ def test_no_port_of_the_node_is_a_page_of_the_users(cluster: LabCluster, editor:
     wait_until("it listens", lambda: cluster.holds(HOST, "curl -sf http://127.0.0.1:9999/"), 30)
     try:
         for path in ("proxy/9999/", "proxy/localhost:9999/", "vscode/proxy/9999/", "vscode/absproxy/9999/"):
-            answer = editor.request.get(f"https://{HOST}/user/alice/{path}")
+            page = editor.context.new_page()
+            answer = page.goto(f"https://{HOST}/user/alice/{path}")
+            assert answer is not None
             assert answer.status in (403, 404), (path, answer.status)
-            assert "Directory listing" not in answer.text()
+            assert "Directory listing" not in page.inner_text("body")
+            page.close()
     finally:
         cluster.root(HOST, "pkill -u mallory -f http.server")
