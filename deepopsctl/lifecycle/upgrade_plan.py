@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from deepopsctl.lifecycle.pace import allowed_failures, batch_size
@@ -169,6 +169,7 @@ def make_plan(
     losses = _losses([facts[node.name] for node in todo], [node.name for node in todo], repositories, plugins)
     refusals += _refusals_of_losses(losses, wanted)
     if first in facts:
+        refusals += _refusals_of_mpi(losses, facts[first].settings)
         refusals += _refusals_of_settings(facts[first].settings, installed, wanted.release)
     if dbd in facts:
         refusals += _refusals_of_database(facts[dbd].database, dbd)
@@ -236,6 +237,14 @@ def _refusals_of_losses(losses: Mapping[str, Sequence[str]], wanted: Wanted) -> 
         if capability not in wanted.without:
             lost = f"the packages of Slurm {wanted.release} lack {capability}: {CAPABILITIES[capability]}"
             yield f"{fold(names)}: {lost}", f"{build}; `--without {capability}` gives it up"
+
+
+def _refusals_of_mpi(losses: Iterable[str], settings: Text) -> Iterator[tuple[str, str]]:
+    """srun does not start anything with a default that it lacks."""
+    default = settings.get("MpiDefault", "")
+    if default and any(f"mpi_{default}".startswith(capability) for capability in losses):
+        change = "`slurm_config: {MpiDefault: none}` in settings.yml, and `deploy slurm`, before the upgrade"
+        yield f"slurm.conf: MpiDefault={default}, which the new packages lack: no srun would start", change
 
 
 def is_done(node: NodeFacts, repositories: Mapping[str, Mapping[str, object]]) -> bool:

@@ -134,6 +134,10 @@ def test_another_release_gets_its_own_pyxis_in_one_step(
     assert refused.returncode == 1
     assert "packages build pyxis --release 26.05 --for debian13" in refused.stdout + refused.stderr
 
+    assert "MpiDefault=pmix, which the new packages lack" in refused.stdout + refused.stderr
+    edit(cluster.directory / SETTINGS, "---\n", "---\nslurm_config: {MpiDefault: none}\n")
+    cluster.deepopsctl("deploy", "slurm")
+
     cluster.deepopsctl(*upgrade, "--yes")
 
     assert version(cluster).startswith("26.05")

@@ -209,6 +209,24 @@ def test_packages_that_lack_what_the_nodes_have_are_refused_unless_it_is_given_u
     assert with_modules(offered, name).refusals == ()
 
 
+def test_packages_without_the_mpi_of_every_srun_are_refused_although_it_is_given_up() -> None:
+    def refused(default: str) -> tuple[tuple[str, str], ...]:
+        everything = with_controller(settings={**CONTROLLER.settings, "MpiDefault": default})
+        facts = {
+            name: replace(each, modules=MODULES if name.startswith("cn") else ()) for name, each in everything.items()
+        }
+        state = SlurmState(controller_up=True)
+        return make_plan(
+            CLUSTER, replace(WANTED, without=("mpi_pmix",)), facts, SERVED, state, lambda _: WITHOUT_PMIX
+        ).refusals
+
+    ((message, hint),) = refused("pmix")
+    assert message == "slurm.conf: MpiDefault=pmix, which the new packages lack: no srun would start"
+    assert "slurm_config: {MpiDefault: none}" in hint
+    assert refused("pmix_v5") != ()
+    assert refused("none") == refused("pmi2") == ()
+
+
 def test_another_version_of_a_plugin_and_what_no_node_has_are_no_loss() -> None:
     assert with_modules({"slurmd": ["mpi_pmix_v6.so", *MODULES[1:-1]]}).refusals == ()
     assert with_modules({"slurmd": ["task_cgroup.so"]}, modules=("task_cgroup.so", "switch_hpe.so")).refusals == ()
