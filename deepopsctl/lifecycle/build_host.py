@@ -11,7 +11,7 @@ import tarfile
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Protocol
 
 from deepopsctl.cluster.directory import ClusterDir
@@ -121,13 +121,30 @@ class OnNode:
 
 
 def unpack(received: IO[bytes], result: Path) -> None:
-    """What a node returned: plain files below the directory; a DeepOpsError for anything else."""
+    """What a node returned: plain files below the directory; a DeepOpsError for anything else.
+
+    Debian 12's Python has no `filter` of tarfile's own.
+    """
     try:
         with tarfile.open(fileobj=received) as archive:
-            # a node is not this machine: nothing of it leaves the directory
-            archive.extractall(result, filter="data")
+            for member in archive:
+                _take(archive, member, result)
     except tarfile.TarError as error:
         raise DeepOpsError(f"the node returned no result of a build: {error}") from error
+
+
+def _take(archive: tarfile.TarFile, member: tarfile.TarInfo, result: Path) -> None:
+    """One file or directory: a node is not this machine, nothing of it leaves the directory."""
+    name = PurePosixPath(member.name)
+    content = archive.extractfile(member) if member.isreg() else None
+    if name.is_absolute() or ".." in name.parts or not (member.isdir() or content):
+        raise DeepOpsError(f"the node returned no result of a build: {member.name!r} is none of its files")
+    path = result / name
+    (path if member.isdir() else path.parent).mkdir(parents=True, exist_ok=True)
+    if content:
+        with content, path.open("wb") as stream:
+            shutil.copyfileobj(content, stream)
+        path.chmod(0o755 if member.mode & 0o100 else 0o644)
 
 
 def script_of(place: Path, argv: ArgvOf) -> str:

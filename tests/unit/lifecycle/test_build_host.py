@@ -49,17 +49,38 @@ def test_a_build_that_fails_or_is_ended_leaves_nothing(tmp_path: Path, command: 
     assert not (tmp_path / "place").exists()
 
 
-def test_nothing_that_a_node_returns_leaves_the_directory(tmp_path: Path) -> None:
+def member(name: str, kind: bytes = tarfile.REGTYPE, content: bytes = b"") -> io.BytesIO:
+    """An archive with one member."""
     returned = io.BytesIO()
     with tarfile.open(fileobj=returned, mode="w") as archive:
-        link = tarfile.TarInfo("../out")
-        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
-        archive.addfile(link)
+        entry = tarfile.TarInfo(name)
+        entry.type, entry.linkname, entry.size = kind, "/etc/passwd" if kind != tarfile.REGTYPE else "", len(content)
+        archive.addfile(entry, io.BytesIO(content))
     returned.seek(0)
+    return returned
 
+
+def test_what_a_node_returns_is_in_the_directory(tmp_path: Path) -> None:
+    unpack(member("./out/slurmd.deb", content=b"package"), tmp_path)
+
+    assert (tmp_path / "out" / "slurmd.deb").read_bytes() == b"package"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("../out", tarfile.REGTYPE),
+        ("/tmp/../out", tarfile.REGTYPE),
+        ("out", tarfile.SYMTYPE),
+        ("out", tarfile.LNKTYPE),
+        ("out", tarfile.FIFOTYPE),
+    ],
+)
+def test_nothing_that_a_node_returns_leaves_the_directory(tmp_path: Path, name: str, kind: bytes) -> None:
     with pytest.raises(DeepOpsError, match="returned no result"):
-        unpack(returned, tmp_path / "result")
-    assert not (tmp_path / "out").exists()
+        unpack(member(name, kind), tmp_path / "result")
+
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_nothing_is_built_where_users_are(tmp_path: Path) -> None:
