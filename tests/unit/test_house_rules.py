@@ -93,6 +93,18 @@ def test_what_both_sides_run_is_linked_once_in_one_place() -> None:
     assert len(targets) == len(set(targets))
 
 
+def test_no_link_has_become_a_copy() -> None:
+    """Some editors replace a link that they change by a file, and the other side keeps the old text."""
+    firsts = {path.read_text(encoding="utf-8").partition("\n")[0] for path in (ROOT / "plugins").rglob("*.py")} - {""}
+    shared = (ROOT / "deepopsctl/node_programs/_shared").glob("*.py")
+
+    assert [
+        path.name
+        for path in shared
+        if not path.is_symlink() and path.read_text(encoding="utf-8").partition("\n")[0] in firsts
+    ] == []
+
+
 def test_every_filter_is_a_function_of_its_name() -> None:
     sources = {
         path.stem: path.read_text(encoding="utf-8") for path in tracked("plugins/filter") if path.suffix == ".py"

@@ -16,7 +16,8 @@ _KEY = re.compile(r"(?:(?<=\s)|^)([A-Za-z][A-Za-z0-9_:/.()]*)=")
 _REASON = re.compile(r"\sReason=((.*?) \[([^@\[\]]*)@([^\[\]]*)\])(?=\s|$)")
 _JOB = re.compile(r"([0-9]+(?:\+[0-9]+|_[0-9]+|_\[[0-9,:%.-]+\]?)?)\|([^|]+)\|([A-Z_?]+)\|([^|]*)\|([^|]*)")
 _PINGED = re.compile(r"^Slurmctld\(\S+\) at (\S+) is (UP|DOWN)", re.MULTILINE)
-_STARTS = re.compile(r"Job [0-9]+ to start at ([0-9]+) using")
+# 26.05 has another letter before `using`
+_STARTS = re.compile(r"Job [0-9]+ to start at ([0-9]+)\b")
 _NULL = ("", "(null)", "N/A", "none", "None")
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40, "P": 50}
 _SIZE = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,9})?)([KMGTP]?)i?B?")
