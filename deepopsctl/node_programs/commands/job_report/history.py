@@ -65,12 +65,15 @@ def sums(run: Run, days: int, accounts: Sequence[str] = ()) -> dict[tuple[str, s
         hours, gpus = (slurm_output.whole(elapsed) or 0) / _HOUR_S, _gpus(tres)
         seen, busy = summary.gpus_seen(comment) if gpus else (0, 0.0)
         had = (1, (slurm_output.whole(cpus) or 0) * hours, gpus * hours, seen * hours, busy * hours)
-        total[user, account] = [sum(each) for each in zip(total[user, account], had)]
-    clean = slurm_output.clean
-    return {(clean(account), clean(user)): Sum(int(jobs), *hours) for (user, account), (jobs, *hours) in total.items()}
+        key = _clean(account), _clean(user)
+        total[key] = [sum(each) for each in zip(total[key], had)]
+    return {key: Sum(int(jobs), *hours) for key, (jobs, *hours) in total.items()}
 
 
-# of 100,000 jobs, most ask for what others did
+# of 100,000 jobs, most have the names, and ask for what others did
+_clean = lru_cache(maxsize=1024)(slurm_output.clean)
+
+
 @lru_cache(maxsize=1024)
 def _gpus(tres: str) -> int:
     return slurm_output.whole(slurm_output.tres(tres).get("gres/gpu", "")) or 0
