@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from deepopsctl.node_programs.services.snapshots import cli
+from tests.support.btrfs import mounted
 
 ALICE, BOB = "60010", "60011"
 
@@ -19,26 +19,11 @@ ALICE, BOB = "60010", "60011"
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Path]:
     """A file system of btrfs with the home of alice."""
-    image, path = tmp_path / "image", tmp_path / "home"
-    path.mkdir()
-    if os.geteuid() != 0 or not shutil.which("mkfs.btrfs"):
-        pytest.skip("needs root and btrfs-progs")
-    with image.open("wb") as stream:
-        stream.truncate(300 << 20)
-    subprocess.run(["mkfs.btrfs", "-q", image], check=True)
-    if subprocess.run(["mount", "-o", "loop", image, path], capture_output=True).returncode:
-        pytest.skip("this machine mounts no btrfs")
-    try:
-        # pytest's own directories are root's alone
-        for each in (path, *path.parents):
-            if each != Path("/"):
-                each.chmod(each.stat().st_mode | 0o055)
+    with mounted(tmp_path) as path:
         (path / "alice").mkdir(0o700)
         os.chown(path / "alice", int(ALICE), int(ALICE))
         as_user(ALICE, f"echo chapter one >{path}/alice/thesis")
         yield path
-    finally:
-        subprocess.run(["umount", path], check=True)
 
 
 def as_user(uid: str, script: str) -> subprocess.CompletedProcess[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -16,6 +15,7 @@ from deepopsctl.node_programs.services.web import files, files_upload
 from deepopsctl.node_programs.services.web.files import Root
 from deepopsctl.node_programs.services.web.files_upload import Form
 from deepopsctl.node_programs.services.web.offer import RefusedError
+from tests.support.btrfs import mounted
 
 ALICE = 60010
 QUOTA = "4M"
@@ -25,27 +25,12 @@ MIB = 1 << 20
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Path]:
     """A home with a quota, in a file system that has room."""
-    image, path = tmp_path / "image", tmp_path / "homes"
-    path.mkdir()
-    if os.geteuid() != 0 or not shutil.which("mkfs.btrfs"):
-        pytest.skip("needs root and btrfs-progs")
-    with image.open("wb") as stream:
-        stream.truncate(300 * MIB)
-    subprocess.run(["mkfs.btrfs", "-q", image], check=True)
-    if subprocess.run(["mount", "-o", "loop", image, path], capture_output=True).returncode:
-        pytest.skip("this machine mounts no btrfs")
-    try:
+    with mounted(tmp_path) as path:
         alice = path / "alice"
         for command in (f"quota enable {path}", f"subvolume create {alice}", f"qgroup limit {QUOTA} {alice}"):
             subprocess.run(["btrfs", *command.split()], check=True, capture_output=True)
         os.chown(alice, ALICE, ALICE)
-        # pytest's own directories are root's alone
-        for each in (path, *path.parents):
-            if each != Path("/"):
-                each.chmod(each.stat().st_mode | 0o055)
         yield alice
-    finally:
-        subprocess.run(["umount", path], check=True)
 
 
 def as_alice(do: Callable[[], object]) -> str:
