@@ -41,7 +41,11 @@ class ActionModule(ActionBase):
 
     def arguments(self, task_vars: Mapping[str, Any]) -> dict[str, Any]:
         """Those of the module: what the task leaves out is filled in, and its templates are files."""
-        arguments = with_parts(with_step(self._task, self._templar, task_vars))
+        return self.filled(with_step(self._task, self._task.args, self._templar, task_vars), task_vars)
+
+    def filled(self, arguments: dict[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments with their parts joined, and their templates as files."""
+        arguments = with_parts(arguments)
         files = [self._render(template, task_vars) for template in arguments.pop("templates", None) or []]
         if not files:
             return arguments
@@ -65,9 +69,9 @@ class ActionModule(ActionBase):
         return {"path": path, "block" if entry.pop("block", False) else "content": text, **entry}
 
 
-def with_step(task: Any, templar: Any, task_vars: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a task with `component`, `step` and `digest`; its own values win."""
-    arguments = {**(names_of(task._role._role_path) if task._role else {}), **task.args}
+def with_step(task: Any, own: Mapping[str, Any], templar: Any, task_vars: Mapping[str, Any]) -> dict[str, Any]:
+    """A task's own arguments with `component`, `step` and `digest`; its own values win."""
+    arguments = {**(names_of(task._role._role_path) if task._role else {}), **own}
     digests = templar.template(task_vars["deepops_digests"]) if "deepops_digests" in task_vars else None
     digest = DIGEST_OF_ROLES if digests is None else str(digests.get(arguments.get("component"), ""))
     return {"digest": digest, **arguments}

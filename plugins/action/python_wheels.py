@@ -24,7 +24,9 @@ class ActionModule(ActionBase):
         result: dict[str, Any] = super().run(tmp, task_vars)
         # a role keeps a record of its step
         recorded = self._task._role is not None or "component" in self._task.args
-        arguments = with_step(self._task, self._templar, task_vars) if recorded else dict(self._task.args)
+        arguments = (
+            with_step(self._task, self._task.args, self._templar, task_vars) if recorded else dict(self._task.args)
+        )
         asked = self._execute_module(module_args={**arguments, "wheels": {}}, task_vars=task_vars)
         if asked.get("failed") or not asked.get("missing") or self._task.check_mode:
             return {**result, **asked}

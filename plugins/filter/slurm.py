@@ -361,21 +361,23 @@ def slurm_untouched_nodes(names: Sequence[str], hostvars: Mapping[str, Any], tod
 def slurm_is_reachable(controller: str, hostvars: Mapping[str, Any]) -> bool:
     """False when the controller takes part in this run and was not verified: it failed, or stopped answering."""
     host = hostvars[controller]
-    return "drift_check_result" not in host or bool(_verification(host))
+    return "drift_check_result" not in host or bool(slurm_verification(controller, hostvars))
 
 
 def slurm_fetched_files(controller: str, hostvars: Mapping[str, Any], node: str) -> dict[str, str]:
     """{file: sha256} that slurmd must have fetched; {} where the controller was not given the new files."""
-    if not _verification(hostvars[controller]):
+    if not slurm_verification(controller, hostvars):
         return {}
     texts = hostvars[node].get("slurm_conf_files", {})
     # only the controller has job_submit.lua
     return {name: sha256(text.encode()).hexdigest() for name, text in texts.items() if text and name.endswith(".conf")}
 
 
-def _verification(host: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    result = dict(host.get("slurmctld_verify_result", {}))
-    return {} if result.get("failed") or result.get("skipped") or result.get("unreachable") else result
+def slurm_verification(controller: str, hostvars: Mapping[str, Any]) -> dict[str, Any]:
+    """What the verification of the controller returned in this run; {} where it failed, or did not take place."""
+    result = hostvars[controller].get("slurmctld_result", {})
+    steps = [] if result.get("failed") or result.get("unreachable") else result.get("results", [])
+    return next((dict(step) for step in steps if "credential" in step), {})
 
 
 def slurm_conf_servers(hosts: Sequence[str], port: int | str) -> list[str]:

@@ -58,4 +58,16 @@ def keep_compiled(directory: str, most: int = 1000) -> None:
                 os.unlink(new)
         return code
 
+    get_module_code = functions["_get_module_code"]
+    codes: dict[tuple[int, str], object] = {}
+
+    # Python asks for each module twice: for its file's name, and to run it
+    def asked_once(importer: object, name: str) -> object:
+        asked = (id(importer), name)
+        if asked not in codes:
+            codes[asked] = get_module_code(importer, name)
+            return codes[asked]
+        return codes.pop(asked)
+
     functions["_compile_source"] = kept
+    functions["_get_module_code"] = asked_once

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -280,3 +281,30 @@ def test_a_node_compiles_the_files_of_a_module_once_where_only_root_can_write(tm
     cache.chmod(0o777)
     # of a directory that others can write nothing is read, and nothing comes there
     assert kept("fourth") == repaired
+
+
+ASKED = """
+import marshal, sys
+from plugins.plugin_utils import compiled
+
+load, loaded = marshal.load, []
+marshal.load = lambda stream: (loaded.append(1), load(stream))[1]
+sys.path.insert(0, sys.argv[1])
+compiled.keep_compiled(sys.argv[2])
+import package.module
+print(len(loaded), package.module.VALUE)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root of a node keeps anything")
+def test_a_node_reads_each_file_of_a_module_once(tmp_path: Path) -> None:
+    """Python asks an archive for a module's code to name its file, and again to run it."""
+    archive = tmp_path / "archive.zip"
+    with zipfile.ZipFile(archive, "w") as files:
+        files.writestr("package/__init__.py", "")
+        files.writestr("package/module.py", "VALUE = 3\n")
+    command = [sys.executable, "-c", ASKED, str(archive), str(tmp_path / "compiled")]
+
+    outputs = [subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout for _ in range(2)]
+
+    assert outputs == ["0 3\n", "2 3\n"]

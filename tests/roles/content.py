@@ -48,8 +48,13 @@ def steps_of(role: str) -> set[str]:
 
 
 def with_inner(tasks: Iterable[Task]) -> Iterator[Task]:
-    """Tasks and those in their blocks; a block itself is none."""
+    """Tasks and those in their blocks; a block itself is none, and a call of several steps is one for each."""
     for task in tasks:
+        for step in task.get("deepopsctl.cluster.node_steps", {}).get("steps", []):
+            options = step.get("options", {})
+            named = {name: step[name] for name in ("step",) if name in step}
+            yield {"name": task["name"], f"deepopsctl.cluster.{step['module']}": {
+                **named, **(options if isinstance(options, dict) else {})}}  # fmt: skip
         parts = [part for part in ("block", "rescue", "always") if part in task]
         for part in parts:
             yield from with_inner(task[part])

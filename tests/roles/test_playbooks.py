@@ -169,11 +169,8 @@ class TestPlays:
             if "when" in call
         }
 
-        # one runs once for all of them, and the other nearly always
-        assert conditional == {
-            ("Prepare the nodes", "slurm_conf"),
-            ("Verify slurmd on compute nodes", "slurmd_verify"),
-        }
+        # it runs once for all of them
+        assert conditional == {("Prepare the nodes", "slurm_conf")}
 
     @each_playbook
     def test_a_role_gets_what_it_requires_and_nothing_it_does_not_know(self, playbook: str) -> None:
@@ -213,22 +210,23 @@ class TestGate:
         ("groups", "roles"),
         [
             ((), ()),
-            (("slurm_compute",), ("slurmd", "slurmd_verify")),
+            (("slurm_compute",), ("slurmd",)),
             (("slurm_login",), ("slurm_login",)),
             (("slurm_dbd",), ("mariadb", "slurmdbd")),
             (("slurm_controller", "slurm_login"), ("slurmctld",)),
             (
                 ("slurm_controller", "slurm_compute", "slurm_dbd"),
-                ("slurmctld", "slurmd", "slurmd_verify", "mariadb", "slurmdbd"),
+                ("slurmctld", "slurmd", "mariadb", "slurmdbd"),
             ),
         ],
     )
     def test_it_expects_the_steps_of_the_roles_that_a_node_gets(
         self, groups: tuple[str, ...], roles: tuple[str, ...]
     ) -> None:
-        everywhere = ("node_common", "login_access")
 
-        assert self.expected(*groups) == set().union(*(steps_of(role) for role in (*everywhere, *roles)))
+        everywhere = steps_of("node_common") | {"login_access"}
+
+        assert self.expected(*groups) == everywhere.union(*(steps_of(role) for role in roles))
 
     @pytest.mark.parametrize("role", [role for role in ROLES if steps_of(role)])
     def test_it_expects_each_step_that_a_role_records(self, role: str) -> None:

@@ -76,7 +76,8 @@ class Variables:
             self.set.add(value)
         elif key in CONDITIONS:
             for condition in value if isinstance(value, list) else [value]:
-                self._template(f"{{{{ {condition} }}}}", where)
+                # that of a step of node_steps is an option, and so a template
+                self._template(condition if "{{" in str(condition) else f"{{{{ {condition} }}}}", where)
 
     def _template(self, text: str, where: str) -> None:
         for name in meta.find_undeclared_variables(self._jinja.parse(text)):

@@ -10,7 +10,8 @@ from tests.support import node_modules as nodeside
 
 filters = nodeside.plugin("filter", "slurm")
 
-PROOF = {"version": "24.11.5", "failed": False}
+VERIFIED = {"step": "slurm_config", "version": "24.11.5", "credential": "MUNGE:x"}
+PROOF = {"failed": False, "results": [{"step": "slurmctld"}, VERIFIED]}
 TEXTS = {"slurm_conf_files": {"slurm.conf": "ClusterName=hpc\n", "gres.conf": "", "cgroup.conf": "x\n"}}
 GATED = {"drift_check_result": {"clean": False}}
 
@@ -18,18 +19,17 @@ GATED = {"drift_check_result": {"clean": False}}
 def test_files_are_expected_only_where_the_controller_was_verified() -> None:
     nodes = {"gpu01": TEXTS}
 
-    tested = filters.slurm_fetched_files(
-        "ctl1", {"ctl1": {**GATED, "slurmctld_verify_result": PROOF}, **nodes}, "gpu01"
-    )
+    tested = filters.slurm_fetched_files("ctl1", {"ctl1": {**GATED, "slurmctld_result": PROOF}, **nodes}, "gpu01")
     assert sorted(tested) == ["cgroup.conf", "slurm.conf"]
     assert all(len(digest) == 64 for digest in tested.values())
     assert filters.slurm_fetched_files("ctl1", {"ctl1": {}, **nodes}, "gpu01") == {}
 
 
 def test_nodes_are_not_asked_to_agree_with_a_controller_that_failed() -> None:
-    assert filters.slurm_is_reachable("ctl1", {"ctl1": {**GATED, "slurmctld_verify_result": PROOF}})
+    assert filters.slurm_is_reachable("ctl1", {"ctl1": {**GATED, "slurmctld_result": PROOF}})
     assert not filters.slurm_is_reachable("ctl1", {"ctl1": GATED})
-    assert not filters.slurm_is_reachable("ctl1", {"ctl1": {**GATED, "slurmctld_verify_result": {"failed": True}}})
+    assert not filters.slurm_is_reachable("ctl1", {"ctl1": {**GATED, "slurmctld_result": {**PROOF, "failed": True}}})
+    assert not filters.slurm_is_reachable("ctl1", {"ctl1": {**GATED, "slurmctld_result": {"results": []}}})
     # a run with --limit, without the controller
     assert filters.slurm_is_reachable("ctl1", {"ctl1": {}})
 

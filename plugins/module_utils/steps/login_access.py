@@ -1,0 +1,1 @@
+../../modules/login_access.py

@@ -1,0 +1,1 @@
+../../modules/node_state.py

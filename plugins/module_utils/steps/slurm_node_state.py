@@ -1,0 +1,1 @@
+../../modules/slurm_node_state.py

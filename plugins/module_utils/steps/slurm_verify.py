@@ -1,0 +1,1 @@
+../../modules/slurm_verify.py
