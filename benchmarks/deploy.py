@@ -107,7 +107,9 @@ class Nodes:
         key = f"-i{self.directory}/ssh/id_ed25519"
         known = f"-oUserKnownHostsFile={self.directory}/known_hosts"
         target = f"ubuntu@{self.addresses[name]}"
-        output_of("ssh", key, known, "-oBatchMode=yes", target, "sudo sh -s", text=script)
+        # sshd does not listen for the moment of a reload
+        again = ("-oBatchMode=yes", "-oConnectionAttempts=5")
+        output_of("ssh", key, known, *again, target, "sudo sh -s", text=script)
 
     def everywhere(self, names: list[str], script: Callable[[str], str]) -> None:
         """Run on many nodes at once."""
