@@ -9,6 +9,7 @@ import pytest
 
 from tests.lab.harness import SETTINGS, changes, edit, wait_until
 from tests.lab.monitored import ALERTMANAGER, PROMETHEUS, MonitoredCluster
+from tests.support.budget import BUDGET, cost
 
 SERVERS = ("prometheus.service", "prometheus-alertmanager.service")
 RULES = "/etc/prometheus/rules"
@@ -45,9 +46,13 @@ def test_everything_that_listens_is_scraped(monitored: MonitoredCluster) -> None
 @pytest.mark.every_change
 def test_a_second_deploy_changes_nothing(monitored: MonitoredCluster) -> None:
     assert monitored.parsed("plan", "monitoring")["changes"] == []
-    assert set(monitored.changed(monitored.deploy()).values()) == {0}
+    again = monitored.deploy()
+    assert set(monitored.changed(again).values()) == {0}
+    assert cost(again) == BUDGET["two_components"]["unchanged"]
     # checked in full, too
-    assert set(monitored.changed(monitored.deploy("--full")).values()) == {0}
+    full = monitored.deploy("--full")
+    assert set(monitored.changed(full).values()) == {0}
+    assert cost(full) == BUDGET["two_components"]["full"]
 
 
 def test_status_reports_which_component_was_changed_manually(monitored: MonitoredCluster) -> None:
