@@ -99,8 +99,8 @@ class Nodes:
         costs.add("ssh setup", lambda: self.command("ssh", "setup", "--password-file", lab["password_file"]))
 
     def command(self, *words: str) -> str:
-        """Run deepopsctl for this cluster; its output."""
-        return output_of(DEEPOPSCTL, "-C", str(self.directory), *words)
+        """Run deepopsctl for this cluster; its output. What a report finds is noted: a size has more rows."""
+        return output_of(DEEPOPSCTL, "-C", str(self.directory), *words, findings=words[0] in REPORTS)
 
     def ssh(self, name: str, script: str) -> None:
         """Run a script as root on one node: one connection."""
@@ -160,6 +160,7 @@ def parallel_ssh_time(nodes: Nodes, packages: Mapping[str, str]) -> None:
     nodes.ssh(nodes.controller, IDLE.format(count=len(compute)))
 
 
+REPORTS = ("doctor", "status", "validate")
 # after the first deploy, in this order; "again": the first such command brought the program to the nodes
 QUESTIONS = {
     "deploy, nothing to do (first)": ("deploy", "slurm"),
