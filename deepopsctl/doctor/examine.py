@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from deepopsctl.checks.catalogue.doctor import DOCTOR, SUITE
@@ -11,18 +11,23 @@ from deepopsctl.checks.check import Check, Status
 from deepopsctl.doctor import cross_node, single_node
 from deepopsctl.doctor.check_builders import Declared, failed, passed
 from deepopsctl.doctor.facts import NodeFacts, parse_facts
-from deepopsctl.doctor.single_node import check_failure
+from deepopsctl.doctor.single_node import SILENT_SUDO, check_failure
 from deepopsctl.errors import ExitCode
 from deepopsctl.model.cluster import Cluster
 from deepopsctl.model.json_objects import ChecksObject
 from deepopsctl.report.model import Facts, document
+from deepopsctl.run.late import busy_share, late_nodes, more_time
 from deepopsctl.run.outcome import RunOutcome, RunSummary
+from deepopsctl.run.questions import GATE_S
+from deepopsctl.run.request import RunRequest
 from deepopsctl.text.answers import mapping
 from deepopsctl.validation.result import CHECKS_FILE, exit_code_of, record_outcome
 
 COMMAND = "doctor"
 # without them no node can be asked
 INDISPENSABLE = frozenset({"control-packages", "control-ssh", "control-vault"})
+# seconds for a sudo: one that hangs is a finding, and its node is examined without it
+SUDO_S = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,21 @@ def names_of(cluster: Cluster) -> str:
 def unfit(here: Iterable[Check]) -> bool:
     """Whether this machine can't query nodes at all."""
     return any(check.status is Status.FAIL and check.name in INDISPENSABLE for check in here)
+
+
+def late_hosts(summary: RunSummary) -> tuple[str, ...]:
+    """Nodes that may be fit: sudo was silent on them, or they were, and this machine is busy."""
+    silent = [
+        each.host for each in summary.results if SILENT_SUDO in str(mapping(each.data.get("call")).get("sudo", ""))
+    ]
+    return (*silent, *(late_nodes(summary) if busy_share() > 1 else ()))
+
+
+def second_request(request: RunRequest, late: Iterable[str]) -> RunRequest:
+    """The same question to these alone, with more time."""
+    sudo_s = SUDO_S * more_time(busy_share())
+    more = {"deepops_node_timeout": int(GATE_S) + sudo_s}
+    return replace(request, limit=",".join(late), patience_s=sudo_s, extra_vars={**request.extra_vars, **more})
 
 
 def examine(
@@ -125,8 +145,6 @@ def save(examination: Examination) -> None:
 
 def _advised(check: Check) -> Check:
     """Add the advice to the JSON, for programs."""
-    from dataclasses import replace
-
     if check.status in (Status.PASS, Status.SKIP) or check.hint:
         return check
     return replace(check, hint=DOCTOR[check.name].advice)

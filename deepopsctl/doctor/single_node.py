@@ -57,6 +57,8 @@ _PYTHON = re.compile(
     r"No such file or directory.*python|SyntaxError: future feature annotations",
     re.IGNORECASE,
 )
+# Ansible's error for a sudo that says nothing, and asks for nothing
+SILENT_SUDO = "waiting for privilege escalation"
 _HUNG = re.compile(r"timed out after|Timed out|task .* timeout", re.IGNORECASE)
 
 

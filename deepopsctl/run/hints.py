@@ -81,7 +81,7 @@ _HINTS = (
         "the login user needs sudo rights on the nodes; -u USER or cluster.yml names another one",
     ),
     (
-        r"waiting for privilege escalation prompt",
+        r"waiting for privilege escalation",
         "sudo is slow or asks something else: run `sudo -n true` on the node",
     ),
     (

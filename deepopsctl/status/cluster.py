@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -15,7 +14,8 @@ from deepopsctl.model.json_objects import SCHEMA, LastRunParts, StatusObject
 from deepopsctl.run.desired_state import MEMORY as DESIRED, changed_settings
 from deepopsctl.run.events import Event
 from deepopsctl.run.history import PastRun, past_run
-from deepopsctl.run.outcome import Failure, RunOutcome, RunSummary, Verdict
+from deepopsctl.run.late import TIMED_OUT, busy_share, late_nodes, merged, more_time
+from deepopsctl.run.outcome import Failure, RunOutcome, Verdict
 from deepopsctl.run.questions import STATUS
 from deepopsctl.run.request import USUAL_SSH, RunRequest
 from deepopsctl.run.workspace import RunDir, Workspace
@@ -28,15 +28,6 @@ from deepopsctl.text.node_sets import fold
 from deepopsctl.validation.result import CHECKS_FILE
 
 COMMAND = "status"
-# Ansible's message for a task that ran into its `timeout`
-TIMED_OUT = "Timed out after"
-# A node that took the connection and then ran out of time: a busy control machine can be the cause. One that is off
-# never gets that far.
-_LATE = re.compile(rf"{TIMED_OUT}|banner exchange|Timeout, server .*not responding", re.IGNORECASE)
-# How much longer such a node has, when it is asked again with fewer others; on a busy control machine up to four
-# times as much.
-MORE_TIME = 3
-BUSIEST = 4
 VERSIONS = ("slurm", "slurmctld", "os", "kernel", "driver")
 
 
@@ -69,36 +60,6 @@ def query_status(base: RunRequest, node_timeout: int, watch: Callable[[Event], N
         outcome = merged(outcome, run_readonly(again, watch))
     changed = changed_settings(directory.path, directory.runs / DESIRED)
     return examine(outcome, cluster, load_hardware(directory.hardware), last_runs(Workspace(directory.runs)), changed)
-
-
-def late_nodes(summary: RunSummary) -> tuple[str, ...]:
-    """Nodes that took the connection and did not answer in time."""
-    return tuple(dict.fromkeys(each.host for each in summary.failures if each.host and _LATE.search(each.message)))
-
-
-def busy_share() -> float:
-    """Processes that want to run here for each CPU, a mean of the last minute."""
-    return os.getloadavg()[0] / (os.cpu_count() or 1)
-
-
-def more_time(busy: float) -> int:
-    """How many times as long a late node has when it is asked again."""
-    return MORE_TIME * min(max(round(busy), 1), BUSIEST)
-
-
-def merged(first: RunOutcome, again: RunOutcome) -> RunOutcome:
-    """A query of all nodes, with the answers of those that were asked again."""
-    one, other = first.summary, again.summary
-    failures = [failure for failure in one.failures if failure.host not in other.hosts]
-    return replace(
-        again,
-        summary=replace(
-            other,
-            hosts={**one.hosts, **other.hosts},
-            failures=(*failures, *other.failures),
-            results=(*one.results, *other.results),
-        ),
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,11 @@ import pytest
 from deepopsctl.cluster.secrets import encrypt
 from deepopsctl.errors import ControlMachineError, ExitCode
 from deepopsctl.run.events import Event, HostResult, TaskStarted
+from deepopsctl.run.late import TIMED_OUT
 from deepopsctl.run.lock import cluster_lock
 from deepopsctl.run.outcome import Failure, RunOutcome, reduce
 from deepopsctl.run.request import RunRequest
 from deepopsctl.run.runner import run_playbooks, run_readonly
-from deepopsctl.status.cluster import TIMED_OUT
 from tests.integration.sites import MODULE, Site, make_site, make_unreachable, play
 from tests.support.files import write_program
 

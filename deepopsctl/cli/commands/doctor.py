@@ -55,10 +55,13 @@ def _examine(settings: Settings, options: dict[str, Any]) -> Examination:
     from deepopsctl.cluster.selection import resolve_limit
     from deepopsctl.doctor.check_builders import Declared
     from deepopsctl.doctor.control_host import check_control_host, read_control_facts
-    from deepopsctl.doctor.examine import COMMAND, examine, names_of, unfit
+    from deepopsctl.doctor.examine import COMMAND, SUDO_S, examine, late_hosts, names_of, second_request, unfit
+    from deepopsctl.run.late import merged
     from deepopsctl.run.questions import DOCTOR_PLAYBOOK
     from deepopsctl.run.request import IMPATIENT_SSH
+    from deepopsctl.run.runner import run_readonly
     from deepopsctl.slurm.hardware import load_hardware
+    from deepopsctl.text.node_sets import fold
 
     begin, started = time.monotonic(), datetime.now().astimezone()
     directory = ClusterDir.open(settings.directory)
@@ -79,8 +82,10 @@ def _examine(settings: Settings, options: dict[str, Any]) -> Examination:
             extra_vars={"deepops_doctor_names": names_of(cluster)},
             limit=limit.text,
             ssh=IMPATIENT_SSH,
-            # a sudo that hangs is a finding, and the node is checked again without it
-            patience_s=10,
+            patience_s=SUDO_S,
         )
         outcome = run_watched(request, limit.hosts, verbosity=settings.verbosity)
+        if not outcome.stopped and (late := late_hosts(outcome.summary)):
+            info(f"asking late nodes again, with more time: {fold(late)}")
+            outcome = merged(outcome, run_readonly(second_request(request, late)))
     return examine(outcome, control_checks, declared, started, time.monotonic() - begin)

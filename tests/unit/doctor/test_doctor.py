@@ -18,7 +18,7 @@ from deepopsctl.cluster.spec import parse_spec
 from deepopsctl.doctor import cross_node
 from deepopsctl.doctor.advisories import SLURM, open_ones
 from deepopsctl.doctor.control_host import TARGET, check_control_host
-from deepopsctl.doctor.examine import Examination, check_facts, examine, names_of, save, unfit
+from deepopsctl.doctor.examine import Examination, check_facts, examine, late_hosts, names_of, save, unfit
 from deepopsctl.doctor.facts import (
     Address,
     ControlFacts,
@@ -511,6 +511,19 @@ LOST = lost(REFUSED)
 )
 def test_the_exit_code_is_that_of_the_worst(result: RunSummary, code: ExitCode, tmp_path: Path) -> None:
     assert examined(result, tmp_path).exit_code is code
+
+
+@pytest.mark.parametrize(("load", "late"), [(0.1, ("gpu01",)), (64.0, ("gpu01", "gpu02"))])
+def test_a_silent_sudo_is_tried_again_and_a_late_node_where_this_machine_is_busy(
+    load: float, late: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.getloadavg", lambda: (load, load, load))
+    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    silent = "Task failed: Timeout (12s) waiting for privilege escalation prompt: "
+    texts = {"gpu01": silent, "ctl1": "Task failed: Missing sudo password"}
+    answers = {name: {**reports(name)[name], "sudo": text} for name, text in texts.items()}
+
+    assert late_hosts(summary(answers, lost("Timed out after 60 second(s).", unreachable=False))) == late
 
 
 def test_a_machine_that_can_not_ask_is_5(tmp_path: Path) -> None:

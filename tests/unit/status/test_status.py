@@ -16,11 +16,12 @@ import pytest
 from deepopsctl.errors import DeepOpsError, ExitCode, InterruptedRunError
 from deepopsctl.model.cluster import Access, Cluster, Gpus, Node, Role
 from deepopsctl.run.events import Totals
+from deepopsctl.run.late import late_nodes, more_time
 from deepopsctl.run.lock import cluster_lock
 from deepopsctl.run.outcome import Failure, RunOutcome, RunSummary, TaskResult, Verdict
 from deepopsctl.run.workspace import RunDir, Workspace
 from deepopsctl.slurm.hardware import NodeHardware
-from deepopsctl.status.cluster import ClusterStatus, LastRuns, examine, last_runs, late_nodes, more_time
+from deepopsctl.status.cluster import ClusterStatus, LastRuns, examine, last_runs
 from deepopsctl.status.findings import Severity
 from deepopsctl.status.nodes import Amount, Answer, Deploy
 from deepopsctl.status.table import (
