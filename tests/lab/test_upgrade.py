@@ -13,12 +13,14 @@ from typing import Any
 import pytest
 
 from tests.lab.faults import killed_when
-from tests.lab.harness import PREFIX, LabCluster, command, fresh_cluster, wait_until
+from tests.lab.harness import PREFIX, SETTINGS, LabCluster, command, edit, fresh_cluster, wait_until
 from tests.support.suite import Suite
 
 NAME = f"{PREFIX}-upgrade"
 # Debian builds 26.05 without PMIx
 WITHOUT = ("--without", "mpi_pmix")
+# settings.yml: without it the upgrade is refused, as no srun would start afterwards
+NO_MPI = "slurm_config: {MpiDefault: none}\n"
 UPGRADE = ("upgrade", "slurm", "--to", "26.05", "--yes", "--batch", "2", *WITHOUT)
 RECORD = "/var/lib/deepopsctl/upgrade/slurm.json"
 # settings.yml of a cluster that begins with it
@@ -36,6 +38,7 @@ OBSTACLE = "/etc/systemd/system/slurmctld.service.d/obstacle.conf"
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
     """24.11 is deployed, and 26.05 is in the cluster's repository."""
     with fresh_cluster(NAME, tmp_path_factory, "--compute", "4") as made:
+        edit(made.directory / SETTINGS, "---\n", f"---\n{NO_MPI}")
         made.deploy()
         add_new_release(made, tmp_path_factory.mktemp("sid"))
         yield made

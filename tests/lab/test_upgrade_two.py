@@ -18,7 +18,7 @@ from tests.lab.harness import (
     wait_until,
 )
 from tests.lab.test_two_controllers import SERVE, SERVER, in_control, serve_database, shared_state
-from tests.lab.test_upgrade import UPGRADE, WITHOUT, add_new_release, history, record, version
+from tests.lab.test_upgrade import NO_MPI, UPGRADE, WITHOUT, add_new_release, history, record, version
 
 NAME = f"{PREFIX}-richer"
 FIRST, SECOND, LOGIN, DATABASE, STANDBY = "ctl1", "login1", "login2", "cn02", "login3"
@@ -43,7 +43,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
         made.root(SERVER, SERVE)
         address, _password = serve_database(made, SERVER, (DATABASE, STANDBY))
         with (made.directory / SETTINGS).open("a", encoding="utf-8") as stream:
-            stream.write(f"slurm_dbd_server: {address}\n")
+            stream.write(f"slurm_dbd_server: {address}\n{NO_MPI}")
         assign_roles(made, ROLES, ("storage", "slurm"))
         with (made.directory / "cluster.yml").open("a", encoding="utf-8") as stream:
             stream.write(shared_state(made))
