@@ -75,7 +75,7 @@ def sudo(node: NodeFacts, _: Declared) -> Check:
         return failed("sudo", node.name, "sudo asks for a password", hint="give it with -K, here and to `deploy`")
     if "Incorrect" in text:
         return failed("sudo", node.name, "sudo refused the password given with -K", hint=hint_for(text))
-    return failed("sudo", node.name, text, hint=hint_for(text))
+    return failed("sudo", node.name, "sudo does not answer" if SILENT_SUDO in text else text, hint=hint_for(text))
 
 
 def python(node: NodeFacts, _: Declared) -> Check:

@@ -119,6 +119,7 @@ KEYS_IN_HOME = {"user": "ubuntu", "networked": "", "keys": "home"}
 DAMAGES = (
     Damage("sudo", FAIL, "asks for a password", gpu02(sudo="Task failed: Missing sudo password")),
     Damage("sudo", FAIL, "refused the password", gpu02(sudo="Task failed: Incorrect sudo password")),
+    Damage("sudo", FAIL, "does not answer", gpu02(sudo="Timeout (122s) waiting for privilege escalation prompt: ")),
     Damage("sudo", FAIL, "not in the sudoers", gpu02(sudo="ubuntu is not in the sudoers file.")),
     Damage("login-keys", FAIL, "its home is on a file server: /home/ubuntu (nfs4 at /home)",
            gpu02(login={"user": "ubuntu", "networked": "/home/ubuntu (nfs4 at /home)", "keys": "root"})),
