@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -17,6 +18,7 @@ import pytest
 
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.writer import render_spec
+from deepopsctl.files import user_cache
 from deepopsctl.model.cluster import Role
 from tests.support.cluster import (
     DEEPOPSCTL,
@@ -140,13 +142,27 @@ def powered(name: str) -> Iterator[None]:
 
 
 @contextmanager
+def only_user_of(name: str) -> Iterator[None]:
+    """Hold a lab's name: two runs of tests with one of the same name would each remove the other's."""
+    place = user_cache(os.environ, "test-labs")
+    place.mkdir(parents=True, exist_ok=True)
+    with (place / name).open("w") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pytest.fail(f"another run of tests has the lab {name}: DEEPOPSCTL_TEST_LAB_PREFIX gives this one its own")
+        yield
+
+
+@contextmanager
 def fresh_lab(name: str, *options: str) -> Iterator[dict[str, Any]]:
     """A new lab as `lab up --json` describes it; in the end it is removed, whatever state it is in."""
-    lab_down(name)
-    try:
-        yield lab_up(name, *options)
-    finally:
+    with only_user_of(name):
         lab_down(name)
+        try:
+            yield lab_up(name, *options)
+        finally:
+            lab_down(name)
 
 
 @contextmanager
