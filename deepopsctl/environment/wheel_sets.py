@@ -13,7 +13,7 @@ MARK = "@"
 
 @dataclass(frozen=True, slots=True)
 class WheelSet:
-    """What is asked of pip; the size (MiB) and number of wheels for Python 3.13 on x86_64 on 28 November 2026."""
+    """What is asked of pip; the size (MiB) and number of wheels for Python 3.13 on x86_64 at the end of November 2026."""
 
     packages: tuple[str, ...]
     size_mib: int
@@ -22,6 +22,7 @@ class WheelSet:
 
 SETS = {
     "pytorch": WheelSet(("torch", "torchaudio", "torchvision"), 3968, 31),
+    "rapids": WheelSet(("cudf-cu13", "cugraph-cu13", "cuml-cu13"), 3209, 102),
     "jax": WheelSet(("jax[cuda12]",), 3209, 21),
     "science": WheelSet(("jupyterlab", "matplotlib", "numpy", "pandas", "scikit-learn", "scipy"), 140, 106),
 }

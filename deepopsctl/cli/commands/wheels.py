@@ -44,7 +44,7 @@ def add(settings: Settings, /, requirements: tuple[str, ...], *, as_json: bool, 
     pip on the control machine fetches what fits the Python of the first login node or controller that answers. The
     hashes are kept in wheels.sha256; a wheel of the same name with another content is refused.
 
-    `@pytorch`, `@jax` and `@science` are sets of packages; their size is said before they are fetched.
+    `@pytorch`, `@jax`, `@rapids` and `@science` are sets of packages; their size is said before they are fetched.
     """
     from tempfile import TemporaryDirectory
 

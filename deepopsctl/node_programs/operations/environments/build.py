@@ -146,17 +146,19 @@ def _compile(python: str, made: str, target: str) -> None:
 
 
 def _link_libraries(made: str) -> None:
-    """Headers and libraries of the wheels (nvidia/cudnn/include, tensorrt_libs) where compilers look below a prefix.
+    """Headers and libraries of the wheels (nvidia/cudnn/include, tensorrt_libs, libcudf) where compilers look.
 
     Wheels have libnccl.so.2 alone: the linker wants libnccl.so.
     """
     (packages,) = glob.glob(os.path.join(glob.escape(made), "lib", "python3*", "site-packages"))
     own = glob.escape(packages)
     headers = glob.glob(f"{own}/nvidia/*/include/*") + glob.glob(f"{own}/nvidia/include/*")
-    libraries = [path for pattern in ("nvidia/*/lib/*.so*", "nvidia/lib/*.so*", "*_libs/*.so*")
+    # RAPIDS: each package is a prefix of its own; others, such as torch, have headers that are not for this
+    headers += [path for path in glob.glob(f"{own}/*/include/*") if os.path.isdir(f"{os.path.dirname(path)}/../lib64")]
+    libraries = [path for pattern in ("nvidia/*/lib/*.so*", "nvidia/lib/*.so*", "*_libs/*.so*", "*/lib64/*.so*")
                  for path in glob.glob(f"{own}/{pattern}")]  # fmt: skip
     if not libraries:
-        raise BuildError("its wheels have no libraries (nvidia/*/lib, *_libs): leave out `libraries: true`")
+        raise BuildError("its wheels have no libraries (nvidia/*/lib, *_libs, */lib64): leave out `libraries: true`")
     for directory, paths in (("include", headers), ("lib", libraries)):
         os.makedirs(os.path.join(made, directory), mode=0o755, exist_ok=True)
         for path in sorted(paths):

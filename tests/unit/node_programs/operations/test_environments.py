@@ -92,17 +92,20 @@ def test_users_write_nothing_of_an_environment(tmp_path: Path) -> None:
     assert Path("/etc/shadow").stat() == shadow
 
 
-def test_other_software_is_built_against_the_libraries_of_wheels(tmp_path: Path) -> None:
-    """The layout of NVIDIA's wheels, whose libraries have the name with a number only."""
-    parts = tmp_path / "lib" / "python3.13" / "site-packages" / "nvidia" / "nccl"
-    for name in ("include", "lib"):
+@pytest.mark.parametrize(
+    ("place", "file"), [("nvidia/nccl/lib", "libnccl.so.2"), ("libnccl/lib64", "libnccl.so")], ids=["nvidia", "rapids"]
+)
+def test_other_software_is_built_against_the_libraries_of_wheels(tmp_path: Path, place: str, file: str) -> None:
+    """The layout of NVIDIA's wheels, whose libraries have the name with a number only, and that of RAPIDS."""
+    parts = (tmp_path / "lib" / "python3.13" / "site-packages" / place).parent
+    for name in ("include", Path(place).name):
         (parts / name).mkdir(parents=True)
         (parts / name / "__init__.py").touch()
     (parts / "include" / "nccl.h").write_text("int version(void);\n", encoding="utf-8")
     (tmp_path / "own.c").write_text("int version(void) { return 7; }\n", encoding="utf-8")
     (tmp_path / "user.c").write_text("#include <nccl.h>\nint main(void) { return version(); }\n", encoding="utf-8")
-    library = parts / "lib" / "libnccl.so.2"
-    compiler = ["gcc", "-shared", "-Wl,-soname,libnccl.so.2", "-o", str(library), str(tmp_path / "own.c")]
+    library = parts / Path(place).name / file
+    compiler = ["gcc", "-shared", f"-Wl,-soname,{file}", "-o", str(library), str(tmp_path / "own.c")]
     subprocess.run(compiler, check=True)
 
     build._link_libraries(str(tmp_path))
