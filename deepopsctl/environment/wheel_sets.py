@@ -13,7 +13,7 @@ MARK = "@"
 
 @dataclass(frozen=True, slots=True)
 class WheelSet:
-    """What is asked of pip; the size (MiB) and number of wheels for Python 3.13 on x86_64 at the end of November 2026."""
+    """What is asked of pip; the size (MiB) and number of wheels for Python 3.13 on x86_64 in November 2026."""
 
     packages: tuple[str, ...]
     size_mib: int

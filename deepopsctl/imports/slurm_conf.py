@@ -46,13 +46,14 @@ _OTHER_FILES = {
     "job_container.conf": "private directories of jobs are job_directories in cluster.yml",
     "acct_gather.conf": "profiling plugins are not managed",
     "burst_buffer.conf": "burst buffers are not managed",
-    "oci.conf": "OCI containers are not managed",
+    "oci.conf": "`oci` in environment_containers makes one; keys of its own are slurm_conf_oci",
     "slurmdbd.conf": "`deepopsctl takeover` reads it on the accounting host",
 }
 # What deepopsctl makes its own of these from.
 _MADE_FROM = {
     "topology.conf": "write its blocks as nvlink_domains in cluster.yml",
     "job_container.conf": "it comes from job_directories in cluster.yml",
+    "oci.conf": "it comes from `oci` in environment_containers",
 }
 
 

@@ -282,7 +282,9 @@ def _warnings(cluster: Cluster, primary: NodeFacts, facts: Mapping[str, NodeFact
     others = {name for node in facts.values() for name in node.other_files}
     if "job_container.conf" in others:
         yield "job_container.conf: new jobs have private directories only with job_directories in cluster.yml"
-    unsupported = sorted(others - {"job_container.conf"})
+    if "oci.conf" in others:
+        yield "oci.conf: replaced where environment_containers has oci, with keys of slurm_conf_oci; else it stays"
+    unsupported = sorted(others - {"job_container.conf", "oci.conf"})
     if unsupported:
         yield f"{', '.join(unsupported)}: deepopsctl has no such settings; kept alongside the new files on the nodes"
     packaged = [node for node in facts.values() if not node.build]

@@ -87,7 +87,9 @@ options:
   files:
     description:
       - Text of C(slurm.conf), C(gres.conf), C(cgroup.conf) and C(plugstack.conf), by name.
-      - Text of C(job_container.conf), C(topology.conf) and C(job_submit.lua); without one, the managed file is removed.
+      - >-
+        Text of C(job_container.conf), C(topology.conf), C(oci.conf) and C(job_submit.lua); without one, the managed
+        file is removed.
     type: dict
     required: true
 author: deepopsctl (@deepopsctl)
@@ -145,7 +147,7 @@ ALWAYS = ("slurm.conf", "gres.conf", "cgroup.conf", PLUGSTACK)
 CONTAINER = "job_container.conf"
 # slurmctld does not start without them where slurm.conf calls for their plugins
 SCRIPT = "job_submit.lua"
-OPTIONAL = (CONTAINER, "topology.conf", SCRIPT)
+OPTIONAL = (CONTAINER, "topology.conf", "oci.conf", SCRIPT)
 FOREIGN = (
     "put its text into slurm_conf_job_script in settings.yml, and remove it from the controller: deepopsctl's calls it "
     "first"

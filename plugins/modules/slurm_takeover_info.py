@@ -74,7 +74,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import 
 )
 
 # with settings that deepopsctl does not have: what is in them would be lost to sight
-OTHER_FILES = ("topology.conf", "job_container.conf", "acct_gather.conf")
+OTHER_FILES = ("topology.conf", "job_container.conf", "acct_gather.conf", "oci.conf")
 
 
 def ids() -> dict[str, list[int]]:

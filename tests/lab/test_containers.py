@@ -6,6 +6,8 @@ ext4, a file of this machine. A container in a container can't mount /proc, whic
 
 from __future__ import annotations
 
+import re
+import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +21,7 @@ from tests.lab.smoke import validate
 NODES = ("gpu01", "gpu02")
 REGISTRY = "ctl1:5000"
 LINES = """\
-environment_containers: [podman, charliecloud]
+environment_containers: [podman, charliecloud, oci]
 containers_conf: {containers: {volumes: ["/proc:/proc"]}}
 environment_registry_node: ctl1
 """
@@ -51,6 +53,27 @@ srun --mpi=pmix ch-run --join -b /tmp $SLURM_TMPDIR/image -- python3 /tmp/mpi.py
 echo podman
 srun -n $SLURM_NNODES --ntasks-per-node=1 --mpi=pmix podman run --rm --userns=keep-id \\
     --env 'PMIX_*' --env 'SLURM_*' -v /tmp:/tmp {REGISTRY}/mpi:1 python3 /tmp/mpi.py
+"""
+
+# a bundle of the node's shell that shows the node's files; its root is $0 outside. A lab can't mount /proc in it
+BUNDLE = """\
+cd && rm -rf bundle made && mkdir -p bundle/rootfs && cd bundle/rootfs && mkdir host proc dev bin
+for each in /bin/sh /usr/bin/cat; do cp $each bin; for part in $(ldd $each | grep -o '/[^ ]*'); do
+mkdir -p ./$(dirname $part); cp $part ./$part; done; done; cat > ../config.json <<END
+{"ociVersion": "1.0.2", "root": {"path": "rootfs", "readonly": true},
+ "process": {"cwd": "/", "args": ["/bin/sh"], "env": [], "user": {"uid": 0, "gid": 0}},
+ "mounts": [{"destination": "/host", "source": "/", "options": ["rbind"]},
+            {"destination": "/proc", "source": "/proc", "options": ["rbind"]}],
+ "linux": {"namespaces": [{"type": "user"}, {"type": "mount"}],
+           "uidMappings": [{"containerID": 0, "hostID": $0, "size": 1}],
+           "gidMappings": [{"containerID": 0, "hostID": $(id -g), "size": 1}]}}
+END
+"""
+IN_BUNDLE = """\
+echo > /host/home/ubuntu/made
+cat /host/etc/shadow
+cat /proc/self/cgroup
+while read -r word value; do case $word in Cpus_allowed_list:) echo "cpus $value";; esac; done </proc/self/status
 """
 
 
@@ -100,7 +123,7 @@ def prepare(cluster: LabCluster) -> None:
 def test_containers_start_through_slurm_on_both_nodes(cluster: LabCluster) -> None:
     result = validate(cluster, suite="containers")
 
-    names = ("podman", "charliecloud", "registry", "devices", "starts", "removed")
+    names = ("podman", "charliecloud", "oci", "registry", "devices", "starts", "removed")
     expected = {(f"containers-{name}", node): "pass" for name in names for node in NODES}
     assert {key: check["status"] for key, check in result.checks.items()} == expected
 
@@ -115,6 +138,24 @@ def test_a_jobs_images_go_with_it_and_no_link_is_followed(cluster: LabCluster) -
     wait_until("nothing is left", lambda: not cluster.root("gpu01", "ls /scratch/slurm-jobs"))
     assert cluster.holds("gpu01", "test -s /etc/passwd")
     assert not cluster.holds("gpu01", "find /home/ubuntu -path '*overlay*' | grep .")
+
+
+def test_a_users_bundle_runs_with_the_users_rights_and_within_its_step(cluster: LabCluster) -> None:
+    step = "srun --mem=200M -c1 -w gpu01 --container=$HOME/bundle /bin/sh -c"
+    cluster.user("gpu01", f"bash -c {shlex.quote(BUNDLE)} $(id -u)")
+
+    shown = cluster.user("gpu01", f"{step} {shlex.quote(IN_BUNDLE)} 2>&1", ok=False)
+
+    assert cluster.user("gpu01", "stat -c %U made") == "ubuntu"
+    assert "/etc/shadow: Permission denied" in shown
+    assert re.search(r"devices:.*/job_\d+/step_0/task_0$", shown, re.MULTILINE), shown
+    assert re.search(r"^cpus \d+$", shown, re.MULTILINE), shown
+    # what root does after a step follows nothing of the user's, and nothing is left
+    assert not cluster.root("gpu01", "find /var/lib/slurm/slurmd -name 'oci-*'")
+    cluster.user("gpu01", f"bash -c {shlex.quote(BUNDLE)} 0")
+    refused = cluster.user("gpu01", f"{step} 'echo started' 2>&1", ok=False)
+    assert "Operation not permitted" in refused
+    assert "started" not in refused
 
 
 def test_only_root_on_its_node_writes_to_the_registry(cluster: LabCluster) -> None:

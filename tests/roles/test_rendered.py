@@ -117,29 +117,54 @@ def test_all_that_slurm_conf_refuses_is_reported_at_once(tmp_path: Path) -> None
         "slurm_conf_native_metrics": False,
         "slurm_conf_job_script": "",
         "slurm_conf_plugstack": [],
+        "slurm_conf_oci_bundles": False,
     }
     bad = {**good, "slurm_conf_job_script": "x]==========]y", "slurm_conf_plugstack": ["include /etc/x"]}
-    refusals = load("roles/slurm_conf/vars/main.yml")["__slurm_conf_refusals"]
+    bundles = {**good, "slurm_conf_oci_bundles": True}
+    twice = {**bundles, "slurm_conf_plugstack": ["required /usr/lib/pyxis/spank_pyxis.so"]}
+    computed = load("roles/slurm_conf/vars/main.yml")
     plays = [
         {
             "name": name,
             "hosts": "all",
             "gather_facts": False,
-            "vars": {**values, "refusals": refusals},
+            "vars": {
+                **values,
+                "refusals": computed["__slurm_conf_refusals"],
+                "__slurm_conf_oci_refusal": computed["__slurm_conf_oci_refusal"],
+            },
             "tasks": [
-                {"ansible.builtin.set_fact": {"cacheable": True, "slurm_version": "24.11.5"}},
+                {"ansible.builtin.set_fact": {"cacheable": True, "slurm_version": version}},
                 {"name": name, "ansible.builtin.debug": {"msg": "{{ refusals }}"}},
             ],
         }
-        for name, values in (("good", good), ("bad", bad))
+        for name, version, values in (
+            ("good", "24.11.5", good),
+            ("bad", "24.11.5", bad),
+            ("bundles", "24.11.5", bundles),
+            ("twice", "24.11.5", twice),
+            ("old", "22.05.8", bundles),
+            ("unknown", "", bundles),
+        )
     ]
 
     done = play(tmp_path, plays, {"a": {}})
 
-    assert done.result("good").data["msg"] == []
+    assert done.result("good").data["msg"] == done.result("bundles").data["msg"] == []
+    assert done.result("unknown").data["msg"] == []
+    assert done.result("twice").data["msg"] == [
+        "environment_containers has oci and pyxis: Slurm starts containers by one of them"
+    ]
+    assert done.result("old").data["msg"] == ["environment_containers has oci, which needs Slurm 23.02 or later"]
     first, second = done.result("bad").data["msg"]
     assert first.startswith("slurm_conf_job_script has the text ]==========]")
     assert second.startswith("slurm_plugstack has 'include /etc/x'")
+
+
+def test_root_runs_nothing_in_directories_of_users_when_a_step_in_a_bundle_is_over() -> None:
+    settings = load("roles/slurm_conf/vars/main.yml")["__slurm_conf_oci_settings"]
+
+    assert "'RunTimeQuery': 'echo {}', 'RunTimeKill': '/bin/false', 'RunTimeDelete': '/bin/false'" in settings
 
 
 @pytest.fixture(scope="module")

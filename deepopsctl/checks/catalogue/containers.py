@@ -23,6 +23,11 @@ CONTAINERS = {
         _GROUP, "Pyxis", "`srun --container-image` starts an image file of the same tree, with the job's cores.",
         "`srun --help` lists --container-image where Pyxis is loaded; on the node: slurmd's log, lines with pyxis",
     ),
+    "containers-oci": Entry(
+        _GROUP, "OCI bundle", "`srun --container` starts a bundle of the same tree, with the job's cores.",
+        "on the node: `ls /run/slurm/conf/oci.conf /usr/bin/crun`, and slurmd's log; a deploy of slurm and environment "
+        "brings both",
+    ),
     "containers-registry": Entry(
         _GROUP, "registry", "An image that root adds to the site's registry is pulled and started in a job.",
         "`journalctl -u docker-registry` on environment_registry_node; the nodes' names have to resolve",

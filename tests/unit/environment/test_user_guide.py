@@ -15,6 +15,7 @@ from deepopsctl.slurm.hardware import NodeHardware
 from tests.support.html_page import page
 from tests.support.paths import ROOT
 
+SPECS = yaml.safe_load((ROOT / "roles/containers/meta/argument_specs.yml").read_text(encoding="utf-8"))
 SPEC = """\
 schema: 1
 cluster: {name: uni}
@@ -141,6 +142,14 @@ def test_containers_are_there_where_the_site_has_them() -> None:
     assert "podman run --rm --device nvidia.com/gpu=all" in text
     assert "ch-run" not in text
     assert "## Containers" not in render_markdown(parsed, {}, "")
+
+
+@pytest.mark.parametrize("engine", SPECS["argument_specs"]["main"]["options"]["environment_containers"]["choices"])
+def test_each_way_to_start_containers_has_an_example(engine: str) -> None:
+    text = render_markdown(parse_spec(SPEC, "cluster.yml"), {}, "", containers=[engine])
+
+    assert "```bash\n```" not in text
+    assert "python" in text.partition("## Containers")[2].partition("```bash")[2].partition("```")[0]
 
 
 def test_the_page_has_tables_and_no_markup_of_anybody_else() -> None:

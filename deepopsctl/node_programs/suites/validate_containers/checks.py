@@ -7,8 +7,9 @@ from functools import partial
 from ..._shared import checks
 
 SUITE = "containers"
-PODMAN, CHARLIECLOUD, APPTAINER, PYXIS, REGISTRY = (
-    "containers-podman", "containers-charliecloud", "containers-apptainer", "containers-pyxis", "containers-registry",
+PODMAN, CHARLIECLOUD, APPTAINER, PYXIS, OCI, REGISTRY = (
+    "containers-podman", "containers-charliecloud", "containers-apptainer", "containers-pyxis", "containers-oci",
+    "containers-registry",
 )  # fmt: skip
 DEVICES, STARTS, REMOVED = "containers-devices", "containers-starts", "containers-removed"
 

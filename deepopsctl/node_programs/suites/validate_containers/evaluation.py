@@ -17,6 +17,7 @@ _NAMES = {
     "charliecloud": checks.CHARLIECLOUD,
     "apptainer": checks.APPTAINER,
     "pyxis": checks.PYXIS,
+    "oci": checks.OCI,
     "registry": checks.REGISTRY,
 }
 # in the others a user has the own id alone
@@ -41,6 +42,9 @@ def evaluate(node: str, engines: Sequence[str], data: Mapping[str, Any], gpus: i
 
 def _engine(name: str, node: str, inside: Mapping[str, Any], outside: Mapping[str, Any], ids: int) -> Check:
     expected = f"cores {outside['cpus']}"
+    if inside["ids"] == outside["ids"]:
+        text = "the command ran outside of a container: Slurm ignores --container where it has no oci.conf"
+        return check(name, node, FAIL, "no container", expected, message=text)
     if inside["cpus"] != outside["cpus"]:
         text = "a container has other cores than its job: is it started by a service outside of the job?"
         return check(name, node, FAIL, f"cores {inside['cpus'] or 'unknown'}", expected, message=text)

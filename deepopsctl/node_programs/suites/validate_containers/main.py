@@ -29,6 +29,7 @@ NAMES = {
     "charliecloud": checks.CHARLIECLOUD,
     "apptainer": checks.APPTAINER,
     "pyxis": checks.PYXIS,
+    "oci": checks.OCI,
 }
 # of each node: Podman takes some 30 MiB for each container that it starts
 LEAST_MB, MOST_MB = 500, 4000

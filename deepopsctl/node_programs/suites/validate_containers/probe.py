@@ -111,10 +111,36 @@ def pyxis(tree: str) -> dict[str, Any]:
     """Make an image file of the tree, and ask its shell in a step of this job that Slurm starts in it."""
     image = tree + ".sqsh"
     command_output(["mksquashfs", tree, image, "-no-progress", "-quiet"])
+    return in_a_step("--container-image=" + image)
+
+
+def oci(tree: str) -> dict[str, Any]:
+    """Make a bundle of the tree, and ask its shell in a step of this job that Slurm starts in it."""
+    bundle, own = tree + ".oci", [{"containerID": 0, "hostID": os.getuid(), "size": 1}]
+    os.mkdir(bundle)
+    settings = {
+        "ociVersion": "1.0.2",
+        "root": {"path": tree, "readonly": True},
+        # Slurm has its own arguments and environment in their place
+        "process": {"cwd": "/", "args": [SHELL], "env": [], "user": {"uid": 0, "gid": 0}},
+        "mounts": [{"destination": each, "source": each, "options": ["rbind"]} for each in ("/proc", "/dev")],
+        "linux": {
+            "namespaces": [{"type": "user"}, {"type": "mount"}],
+            "uidMappings": own,
+            "gidMappings": [{**own[0], "hostID": os.getgid()}],
+        },
+    }
+    with open(os.path.join(bundle, "config.json"), "w") as stream:
+        json.dump(settings, stream)
+    return in_a_step("--container=" + bundle)
+
+
+def in_a_step(option: str) -> dict[str, Any]:
+    """Ask the shell in a step of this job that Slurm starts in a container."""
     # not the limits of this step
     environment = {name: text for name, text in os.environ.items() if not name.startswith(("SLURM_STEP", "SRUN_"))}
     step = ["srun", "--overlap", "--nodes=1", "--ntasks=1", "--nodelist=" + os.environ.get("SLURMD_NODENAME", "")]
-    shell = ["--container-image=" + image, SHELL, "-c", ASK, SHELL, *devices()]
+    shell = [option, SHELL, "-c", ASK, SHELL, *devices()]
     return answers(command_output([*step, *shell], environment=environment))
 
 
@@ -153,7 +179,7 @@ def start_many(count: int) -> dict[str, Any]:
     return {"asked": count, "started": started, "seconds": round(time.monotonic() - began, 1), "words": words}
 
 
-ENGINES = {"podman": podman, "charliecloud": charliecloud, "apptainer": apptainer, "pyxis": pyxis}
+ENGINES = {"podman": podman, "charliecloud": charliecloud, "apptainer": apptainer, "pyxis": pyxis, "oci": oci}
 
 
 def attempt(data: dict[str, Any], name: str, function: Any, *arguments: Any) -> None:

@@ -12,7 +12,7 @@ import pytest
 from deepopsctl.node_programs.suites.validate_containers import evaluation, main, probe
 
 DENIED, OPENED = "Operation not permitted", "No such device or address"
-ENGINES = ("podman", "charliecloud", "apptainer")
+ENGINES = ("podman", "charliecloud", "apptainer", "oci")
 
 
 def answer(cpus: str = "0", ids: int = 65_537, *outputs: str) -> dict[str, Any]:
@@ -28,6 +28,7 @@ def data(**changed: Any) -> dict[str, Any]:
         "podman": answer("0", 65_537, *outputs),
         "charliecloud": answer("0", 1, *outputs),
         "apptainer": answer("0", 1, *outputs),
+        "oci": answer("0", 1, *outputs),
         "starts": {"asked": 50, "started": 50, "seconds": 9.1, "words": ""},
         **changed,
     }
@@ -41,7 +42,7 @@ def failed(changed: dict[str, Any]) -> dict[str, str]:
 
 def test_a_node_on_which_all_is_well() -> None:
     assert failed(data()) == {}
-    assert len(list(evaluation.evaluate("gpu01", ENGINES, data(), 1))) == 5
+    assert len(list(evaluation.evaluate("gpu01", ENGINES, data(), 1))) == 6
 
 
 @pytest.mark.parametrize(
@@ -57,6 +58,7 @@ def test_a_node_on_which_all_is_well() -> None:
         ({"starts": {"asked": 50, "started": 49, "seconds": 9.1, "words": "no space"}}, "containers-starts"),
         ({"errors": {"podman": "podman import: no"}}, "containers-podman"),
         ({"errors": {"registry": "podman pull: no"}}, "containers-registry"),
+        ({"oci": answer("0", 2**32, DENIED, OPENED)}, "containers-oci"),
         ({"registry": answer("0-1")}, "containers-registry"),
     ],
 )
