@@ -147,7 +147,9 @@ ALWAYS = ("slurm.conf", "gres.conf", "cgroup.conf", PLUGSTACK)
 CONTAINER = "job_container.conf"
 # slurmctld does not start without them where slurm.conf calls for their plugins
 SCRIPT = "job_submit.lua"
-OPTIONAL = (CONTAINER, "topology.conf", "oci.conf", SCRIPT)
+# nothing in slurm.conf calls for it: nodes keep their copy until a reconfigure
+BUNDLES = "oci.conf"
+OPTIONAL = (CONTAINER, "topology.conf", BUNDLES, SCRIPT)
 FOREIGN = (
     "put its text into slurm_conf_job_script in settings.yml, and remove it from the controller: deepopsctl's calls it "
     "first"
@@ -412,15 +414,27 @@ def differences(params: Mapping[str, Any], files: Mapping[str, str], current: Ma
     return changes
 
 
-def remove_obsolete(noted: node_changes.Noted, params: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Remove managed files that are obsolete."""
+def obsolete(params: Mapping[str, Any], names: Iterable[str] = OPTIONAL) -> list[str]:
+    """The managed files among these that are not wanted any more."""
+    paths = [path_of(params, name) for name in names if not params["files"].get(name)]
+    return [path for path in paths if (node_files.read(path) or b"").startswith(node_files.MANAGED)]
+
+
+def remove(noted: node_changes.Noted, paths: Iterable[str]) -> list[dict[str, Any]]:
+    """Remove files; what was done."""
     entries = []
-    unwanted = [name for name in OPTIONAL if not params["files"].get(name)]
-    for path in [path_of(params, name) for name in unwanted]:
-        if (node_files.read(path) or b"").startswith(node_files.MANAGED):
-            node_files.remove(noted, path)
-            entries.append(noted.changes[-1])
+    for path in paths:
+        node_files.remove(noted, path)
+        entries.append(noted.changes[-1])
     return entries
+
+
+def remove_bundles(noted: node_changes.Noted, params: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Remove oci.conf before the reconfigure by which nodes hear of it, whatever ends this call in between."""
+    paths = obsolete(params, [BUNDLES]) if params["primary"] else []
+    if paths and not noted.dry:
+        node_record.mark_pending(slurm_apply_config.RECONFIGURE, "configuration")
+    return remove(noted, paths)
 
 
 def adopt(module: AnsibleModule, files: Mapping[str, str]) -> None:
@@ -484,7 +498,6 @@ def main() -> None:
     if params["verify"]:
         module.exit_json(changed=False, effect="none", keys=[], changes=[])
     effect, keys = required_effect(files, current, differing)
-    effect = slurm_apply_config.with_pending(effect)
     noted = node_changes.Noted(module.check_mode)
     note_files(noted, files)
     entries = noted.changes + key_entries(differing)
@@ -492,9 +505,13 @@ def main() -> None:
         entries += [node_changes.entry("job", case.job.id, "hold", detail=case.reason) for case in cases]
     held = [] if module.check_mode else hold(module, cases, files, current, differing) if cases else []
     with node_errors.fail_on_error(module.fail_json, "the old configuration is still in force: %s"):
+        removed = remove_bundles(noted, params)
+        if removed:
+            effect, keys = max(effect, Effect.RECONFIGURE), [*keys, BUNDLES]
+        effect = slurm_apply_config.with_pending(effect)
         needs, warnings = converge(module, files, effect, keys)
-        entries += unit_entries(needs)
-    entries += remove_obsolete(noted, params)
+        entries += removed + unit_entries(needs)
+    entries += remove(noted, [path for path in obsolete(params) if path not in {entry["name"] for entry in removed}])
     result = {"effect": effect.name.lower(), "keys": keys, "changed": bool(entries), "changes": entries}
     result["diff"] = noted.diffs
     warnings += [entry["problem"] for entry in unmet(params, files, current, differing)[1]]

@@ -208,10 +208,12 @@ def test_a_second_deploy_changes_nothing(cluster: LabCluster) -> None:
 
 def test_without_the_settings_it_is_removed(cluster: LabCluster) -> None:
     edit(cluster.directory / SETTINGS, LINES, "")
-    cluster.deepopsctl("deploy", "environment")
+    cluster.deepopsctl("deploy", "environment", "slurm")
 
     for node in NODES:
         assert not cluster.holds(node, "command -v podman || test -e /etc/slurm/deepops/task_prolog.d/30-containers")
         assert "deepopsctl" not in cluster.root(node, "cat /etc/subuid")
+        # nodes drop their copy with a reconfigure
+        cluster.root(node, "for i in $(seq 60); do [ -e /run/slurm/conf/oci.conf ] || exit 0; sleep 1; done; exit 1")
     assert not cluster.holds("ctl1", "ss -Hltn 'sport = :5000' | grep .")
     assert cluster.holds("gpu01", "grep -q ^ubuntu: /etc/subuid")

@@ -129,11 +129,13 @@ def _section(title: str, changes: Sequence[Change], group: Group, layout: _Layou
 
 def _packages(changes: Sequence[Change], group: Group, layout: _Layout) -> Iterator[str]:
     del group
-    names = ", ".join(f"{change.name} {change.detail}".strip().replace(" ", "\0") for change in changes)
-    for number, line in enumerate(
-        textwrap.wrap(names, layout.width - 2, break_long_words=False, break_on_hyphens=False)
-    ):
-        yield (_sign("+") if number == 0 else " ") + " " + line.replace("\0", " ")
+    for sign in ("+", "~", "-"):
+        those = [change for change in changes if _signed(change) == sign]
+        names = ", ".join(f"{change.name} {change.detail}".strip().replace(" ", "\0") for change in those)
+        for number, line in enumerate(
+            textwrap.wrap(names, layout.width - 2, break_long_words=False, break_on_hyphens=False)
+        ):
+            yield (_sign(sign) if number == 0 else " ") + " " + line.replace("\0", " ")
 
 
 def _files(changes: Sequence[Change], group: Group, layout: _Layout) -> Iterator[str]:

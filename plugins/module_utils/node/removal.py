@@ -147,8 +147,9 @@ def remove_packages(
             warn(f"not removed, other packages need it: {names}")
             return
         others = len(removable) - len(present)
+        with_them = f"and {others} that came with {'it' if len(present) == 1 else 'them'}" if others else ""
         for name in sorted(present):
-            noted.did("package", name, "remove", detail=f"and {others} that came with it" if others else "")
+            noted.did("package", name, "remove", detail=with_them if name == max(present) else "")
         if not noted.dry:
             node_packages.remove(removable, lock_wait)
     except node_packages.PackageError as error:

@@ -68,6 +68,19 @@ def text(plan: Plan, *, whole: bool = False) -> str:
     return click.unstyle("\n".join(plan_lines(plan, whole=whole, record="plan.json")))
 
 
+def test_packages_that_go_are_not_shown_as_ones_that_come() -> None:
+    changes = [
+        Change("gpu01", "environment", "package", "crun", "remove"),
+        Change("gpu01", "environment", "package", "podman", "remove", "and 25 that came with them"),
+        Change("gpu01", "environment", "package", "lmod", "install", "8.7"),
+    ]
+
+    shown = text(made(changes)).splitlines()
+
+    assert "  packages     + lmod 8.7" in shown
+    assert "               - crun, podman and 25 that came with them" in shown
+
+
 def test_a_long_line_is_cut_where_it_is_the_same_and_nothing_in_it_is_rewritten() -> None:
     same = "Plugins=" + "a-plugin-with-a-long-name," * 6
     diff = f"@@ -1,2 +1,2 @@\n-{same}old\n-`deepopsctl deploy` docs/a.md\n+{same}new\n+next: deepopsctl deploy\n"
