@@ -102,7 +102,9 @@ def test_users_read_their_own_use_and_nobody_elses_file(centre: LabCluster) -> N
 
     shown = centre.root("ctl1", "su - alice -c usage")
 
-    assert [line.split()[0] for line in shown.splitlines() if line][1:] == ["account", "def-curie", "alice"]
+    billed, heading, ended = shown.partition("Jobs that have ended")
+    assert [line.split()[0] for line in billed.splitlines() if line][1:] == ["account", "def-curie", "alice"]
+    assert {line.split()[1] for line in f"{heading}{ended}".splitlines()[2:]} <= {"user", "alice"}
     assert not centre.holds("ctl1", "su - alice -c 'cat /var/lib/deepopsctl/usage/carol.json'")
 
 
