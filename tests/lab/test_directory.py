@@ -126,10 +126,14 @@ def site(deployed: LabCluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
             )
             deployed.root(
                 node,
-                "rm -rf /etc/sssd /var/lib/sss /home/grace /home/lise /etc/ssh/deepopsctl /srv/scratch /srv/project",
+                "rm -rf /etc/sssd /var/lib/sss /home/grace /home/lise /etc/ssh/deepopsctl/keys /srv/scratch",
                 ok=False,
             )
-            deployed.root(node, "rm -f /etc/ssh/sshd_config.d/4[01]-deepopsctl-*.conf; systemctl reload ssh", ok=False)
+            deployed.root(
+                node,
+                "rm -rf /srv/project /etc/ssh/sshd_config.d/4[01]-deepopsctl-*.conf; systemctl reload ssh",
+                ok=False,
+            )
             deployed.root(node, "cd /var/lib/deepopsctl && rm -f */environment.people.json */environment.sssd.json")
         deployed.deploy()
 

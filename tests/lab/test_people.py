@@ -77,7 +77,9 @@ def site(deployed: LabCluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
             deployed.root(
                 node, "userdel --remove ada; userdel --remove bea; groupdel def-lab; groupdel rrg-lab", ok=False
             )
-            deployed.root(node, "rm -rf /etc/ssh/deepopsctl /etc/ssh/sshd_config.d/*-deepopsctl-*.conf", ok=False)
+            # how ubuntu logs in stays: its keys are there as well
+            own = "/etc/ssh/deepopsctl/keys /etc/ssh/sshd_config.d/[04][01]-deepopsctl-*.conf"
+            deployed.root(node, f"rm -rf {own}", ok=False)
             deployed.root(node, "rm -f /var/lib/deepopsctl/*/environment.people.json; systemctl reload ssh", ok=False)
         deployed.root(
             "ctl1", "systemctl disable --now deepops-account-dates.timer deepops-login-message.timer", ok=False
