@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterator
 
 import pytest
@@ -14,7 +15,7 @@ from deepopsctl.cluster import secrets
 from tests.lab import ondemand_stubs
 from tests.lab.aptrepo import build, serve, signers
 from tests.lab.chromium import chromium, needs_chromium
-from tests.lab.harness import PREFIX, SETTINGS, LabCluster, edit, fresh_cluster
+from tests.lab.harness import PREFIX, SETTINGS, LabCluster, edit, fresh_cluster, wait_until
 from tests.lab.oidc import Provider
 
 pytestmark = needs_chromium
@@ -22,7 +23,31 @@ HOST = "ctl1"
 OWN = "/etc/deepopsctl/ondemand"
 SECRET = "told-to+no.one="
 STAGE = "/usr/local/sbin/deepops-ondemand-stage"
+ESTABLISHED = "ss -Htn state established '( dport = :443 )' | wc -l"
 CALLS = "/run/nginx_stage.calls"
+# connections that send a byte of TLS, or all of it and a header line a second, and begin again when they are closed
+SLOW = """\
+import socket, ssl, sys, threading, time
+context = ssl._create_unverified_context()
+def hold():
+    while True:
+        try:
+            with socket.create_connection(("127.0.0.1", 443), 30) as client:
+                if sys.argv[1] == "byte":
+                    client.sendall(bytes([22]))
+                    client.recv(1)
+                    continue
+                client = context.wrap_socket(client)
+                client.sendall(b"GET / HTTP/1.1\\r\\n")
+                while True:
+                    client.sendall(b"X-Slow: yes\\r\\n")
+                    time.sleep(1)
+        except OSError:
+            time.sleep(0.2)
+for _ in range(200):
+    threading.Thread(target=hold, daemon=True).start()
+time.sleep(60)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -136,6 +161,23 @@ def test_the_secret_is_in_no_log(cluster: LabCluster) -> None:
     assert runs
     assert not [path for path in runs if SECRET.encode() in path.read_bytes()]
     assert SECRET not in cluster.root(HOST, "journalctl -o cat --no-pager | grep -v 'grep\\|journalctl'")
+
+
+@pytest.mark.parametrize("how", ["byte", "header"])
+def test_slow_clients_keep_no_one_else_waiting(cluster: LabCluster, how: str) -> None:
+    cluster.root(
+        HOST, f"printf %s {shlex.quote(SLOW)} >/root/slow.py; setsid python3 /root/slow.py {how} >/dev/null 2>&1 &"
+    )
+    try:
+        wait_until("they are all there", lambda: int(cluster.root(HOST, ESTABLISHED)) >= 200, 30)
+        # Debian's values: none within 25 seconds
+        for _ in range(5):
+            asked = cluster.root(HOST, "curl -sk -m 60 -o /dev/null -w '%{http_code} %{time_total}' https://127.0.0.1/")
+            status, seconds = asked.split()
+            assert status == "302"
+            assert float(seconds) < 10
+    finally:
+        cluster.root(HOST, "pkill -f /root/slow.py")
 
 
 def test_a_check_and_a_second_deploy_change_nothing(cluster: LabCluster) -> None:
