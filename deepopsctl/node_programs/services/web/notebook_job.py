@@ -10,11 +10,14 @@ from .offer import Request
 NAME = "notebook"
 # what the job gets of JupyterHub's, and nothing else: LD_PRELOAD, PATH ... are the user's own
 _VARIABLE = re.compile(r"JUPYTERHUB_[A-Z0-9_]{1,60}")
-# a login shell, so that a terminal has the user's own settings; what it prints is for when it does not start
+# a login shell, so that a terminal has the user's own settings, and files the user's own mode; what it prints is for
+# when it does not start
 _SCRIPT = """\
 #!/bin/bash -l
+mask=$(umask)
 umask 077
 mkdir -p "$HOME/.local/state/deepopsctl" && exec >"$HOME/.local/state/deepopsctl/notebook.log" 2>&1
+umask "$mask"
 unset PYTHONPATH PYTHONHOME PYTHONSTARTUP
 exec {python} -I {program}
 """
