@@ -140,6 +140,7 @@ class Site:
         port: int = 0,
         data: bytes | None = None,
         headers: dict[str, str] | None = None,
+        patience_s: float = 20,
     ) -> tuple[int, str]:
         """(status, text or address of a redirect)."""
         authority = "notebooks.crt" if port == self.api_port else "authority.crt"
@@ -152,7 +153,7 @@ class Site:
             headers["Cookie"] = f"other=x; {routes.COOKIE}={routes.secret_of(cookie_of, KEY)}"
         request = urllib.request.Request(f"https://127.0.0.1:{port or self.port}{path}", data, headers)
         try:
-            with opener.open(request, timeout=20) as response:
+            with opener.open(request, timeout=patience_s) as response:
                 return response.status, response.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.headers.get("Location", "")
@@ -189,6 +190,19 @@ def test_a_browser_gets_to_its_owners_notebook(site: Site) -> None:
 @pytest.mark.parametrize("cookie_of", ["", "mallory"])
 def test_another_browser_is_sent_to_jupyterhub_and_the_notebook_says_nothing_to_it(site: Site, cookie_of: str) -> None:
     assert site.get("/user/alice/lab?x=1", cookie_of) == (302, "/hub/notebook?next=%2Fuser%2Falice%2Flab%3Fx%3D1")
+
+
+def test_a_notebook_that_is_busy_is_waited_for(site: Site) -> None:
+    # it was given up after 20 seconds
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        site.say(routes.add(site.route("busy", listener.getsockname()[1])))
+        try:
+            with pytest.raises(TimeoutError):
+                site.get("/user/busy/lab", "busy", patience_s=25)
+        finally:
+            site.say(routes.remove("/user/busy/"))
 
 
 @pytest.mark.parametrize("headers", [{"Upgrade": "websocket"}, {}])
