@@ -5,6 +5,7 @@ from __future__ import annotations
 import filecmp
 import json
 import os
+import re
 import runpy
 import shlex
 import shutil
@@ -97,6 +98,24 @@ def start_notebook(page: Page, user: str, gpu: str = "none", host: str = HOST) -
         page.get_by_label("GPU", exact=True).select_option(gpu)
     page.get_by_role("button", name="Start").click()
     page.wait_for_url(f"**/user/{user}/**")
+
+
+def open_tile(page: Page, user: str, title: str, host: str = HOST) -> Page:
+    """The window that a tile of JupyterLab opens."""
+    tile = page.locator(".jp-LauncherCard", has_text=title).first
+    for _ in range(4):
+        # without what an earlier session had open
+        answer = page.goto(f"https://{host}/user/{user}/lab?reset")
+        assert answer is not None
+        assert answer.status == 200, page.inner_text("body")
+        # JupyterLab asks for its tiles once: without an answer a user loads the page again
+        with suppress(SlowError):
+            tile.wait_for(timeout=60_000)
+            break
+    with page.context.expect_page() as opened:
+        tile.click()
+    opened.value.set_default_timeout(PATIENCE_MS)
+    return opened.value
 
 
 def run_cell(page: Page) -> str:
@@ -220,6 +239,20 @@ def test_usage_is_ones_own_and_that_of_ones_accounts(cluster: LabCluster, browse
         page.get_by_role("cell", name="mallory").first.wait_for()
         page.goto(f"https://{HOST}/hub/jobs?account=root")
         assert "not an account of yours" in page.inner_text("main")
+
+
+def test_space_and_software_are_what_the_commands_of_login_nodes_say(cluster: LabCluster, browser: Browser) -> None:
+    rows = json.loads(cluster.root(HOST, "su - alice -c 'diskusage_report --json'", ok=False))["rows"]
+    assert {row["path"] for row in rows} >= {"/home", "/scratch"}
+    with logged_in(cluster, browser, "alice") as page:
+        page.goto(f"https://{HOST}/hub/space")
+        for row in rows:
+            page.get_by_role("heading", name=row["path"], exact=True).first.wait_for()
+        page.goto(f"https://{HOST}/hub/software")
+        page.locator("summary", has_text="serial.sh").click()
+        (copied,) = re.findall(r"cp (\S+/serial\.sh) \.", page.inner_text("main"))
+        # the line that the page shows copies a job that runs
+        cluster.root(HOST, f"su - alice -c 'cp {copied} . && sbatch --test-only serial.sh'")
 
 
 @pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed: axe-core comes from it")

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, TimeoutError as SlowError
 
 from tests.lab.chromium import chromium, needs_chromium
 from tests.lab.harness import PREFIX, SETTINGS, LabCluster, edit, fresh_cluster, wait_until
-from tests.lab.test_web import PATIENCE_MS, PEOPLE, logged_in, start_notebook, stop_notebook
+from tests.lab.test_web import PEOPLE, logged_in, open_tile, start_notebook, stop_notebook
 from tests.support.code_server import PLACE, build, needs_npm
 
 pytestmark = [needs_chromium, needs_npm]
@@ -50,12 +50,9 @@ def editor(cluster: LabCluster, browser: Browser) -> Iterator[Page]:
     with logged_in(cluster, browser, "alice", host=HOST) as page:
         start_notebook(page, "alice", host=HOST)
         try:
-            page.goto(f"https://{HOST}/user/alice/lab?reset")
-            with page.context.expect_page() as opened:
-                page.locator(".jp-LauncherCard", has_text="VS Code").first.click()
-            opened.value.set_default_timeout(PATIENCE_MS)
-            opened.value.locator(".monaco-workbench .part.statusbar").wait_for()
-            yield opened.value
+            window = open_tile(page, "alice", "VS Code", host=HOST)
+            window.locator(".monaco-workbench .part.statusbar").wait_for()
+            yield window
         finally:
             stop_notebook(page, host=HOST)
 

@@ -26,6 +26,7 @@ BROUGHT = {
     "services/gpu_metrics": {"nvitop", "nvitop_exporter", "prometheus_client", "pynvml"},
     "services/web": {
         "cryptography",
+        "jupyter_remote_desktop_proxy",
         "jupyter_server",
         "jupyter_server_proxy",
         "jupyterhub",
