@@ -177,7 +177,8 @@ def test_waiting_jobs_that_need_a_node_keep_it_from_being_removed(cluster: LabCl
     before = spec(cluster)
 
     report = verb(cluster, "remove", "gpu03", "--yes", code=1)
-    (cluster.directory / "cluster.yml").write_text(before.replace("gpu[01-03]", "gpu[01-02]"), encoding="utf-8")
+    without = before.replace("gpu[01-03]", "gpu[01-02]").replace(".[101-103]", ".[101-102]")
+    (cluster.directory / "cluster.yml").write_text(without, encoding="utf-8")
     planned = json.loads(cluster.deepopsctl("plan", "slurm", "--json", ok=False).stdout)
     deployed = cluster.deepopsctl("deploy", "slurm", ok=False)
     (cluster.directory / "cluster.yml").write_text(before, encoding="utf-8")
