@@ -46,6 +46,7 @@ import importlib
 import json
 import os
 import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -101,8 +102,9 @@ def run_and_exit(name: str) -> None:
         importlib.import_module(f"{PACKAGE}.{name}").main()
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else 0
-    except BaseException:  # noqa: BLE001 (as at the end of any program, the traceback is shown)
-        sys.excepthook(*sys.exc_info())
+    except Exception as error:  # noqa: BLE001 (as Ansible does at the end of any module)
+        message = f"{name}: {type(error).__name__}: {error}"
+        sys.stdout.write(json.dumps({"failed": True, "msg": message, "exception": traceback.format_exc()}))
     finally:
         sys.stdout.flush()
         os._exit(status)

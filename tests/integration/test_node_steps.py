@@ -42,6 +42,8 @@ def played(tmp_path_factory: pytest.TempPathFactory, state: Path) -> Played:
         steps("broken", state_of("before", templates=[{**main, "dest": f"{etc}/before"}]),
               state_of("broken", files=[refused]), state_of("after")),
         steps("dies", {"module": "login_access", "step": "dies", "options": {"limits": {"TasksMax": "x y"}}}),
+        # one node is what it takes
+        steps("raises", {"module": "slurm_verify", "step": "raises", "options": {"scope": "compute", "nodes": []}}),
         steps("warns", state_of("warns", packages=["no-such"], manual_installs={"no-such": str(etc)})),
         steps("unknown option", state_of("one", colour="blue")),
         steps("no module", {"step": "one"}),
@@ -118,6 +120,7 @@ def test_a_warning_of_a_step_is_one_of_the_task(played: Played) -> None:
         ("unknown module", "no step is of the module command"),
         ("no steps", "needs `steps`"),
         ("dies", "TasksMax"),
+        ("raises", "slurm_verify: ValueError: not enough values to unpack"),
     ],
 )
 def test_what_is_no_step_is_an_error_that_says_what(played: Played, task: str, words: str) -> None:
