@@ -118,10 +118,13 @@ def test_all_that_slurm_conf_refuses_is_reported_at_once(tmp_path: Path) -> None
         "slurm_conf_job_script": "",
         "slurm_conf_plugstack": [],
         "slurm_conf_oci_bundles": False,
+        "slurm_conf_oci": {},
+        "slurm_conf_job_directories": {"method": "namespace"},
     }
     bad = {**good, "slurm_conf_job_script": "x]==========]y", "slurm_conf_plugstack": ["include /etc/x"]}
     bundles = {**good, "slurm_conf_oci_bundles": True}
     twice = {**bundles, "slurm_conf_plugstack": ["required /usr/lib/pyxis/spank_pyxis.so"]}
+    shared = {**bundles, "slurm_conf_job_directories": {}}
     computed = load("roles/slurm_conf/vars/main.yml")
     plays = [
         {
@@ -143,6 +146,8 @@ def test_all_that_slurm_conf_refuses_is_reported_at_once(tmp_path: Path) -> None
             ("bad", "24.11.5", bad),
             ("bundles", "24.11.5", bundles),
             ("twice", "24.11.5", twice),
+            ("shared", "24.11.5", shared),
+            ("elsewhere", "24.11.5", {**shared, "slurm_conf_oci": {"RunTimeRun": "/usr/sbin/runc run"}}),
             ("old", "22.05.8", bundles),
             ("unknown", "", bundles),
         )
@@ -151,7 +156,10 @@ def test_all_that_slurm_conf_refuses_is_reported_at_once(tmp_path: Path) -> None
     done = play(tmp_path, plays, {"a": {}})
 
     assert done.result("good").data["msg"] == done.result("bundles").data["msg"] == []
-    assert done.result("unknown").data["msg"] == []
+    assert done.result("unknown").data["msg"] == done.result("elsewhere").data["msg"] == []
+    assert done.result("shared").data["msg"] == [
+        "environment_containers has oci, which needs job_directories in cluster.yml: users would share its state"
+    ]
     assert done.result("twice").data["msg"] == [
         "environment_containers has oci and pyxis: Slurm starts containers by one of them"
     ]
