@@ -41,7 +41,7 @@ from typing import Any
 
 from ansible import constants
 from ansible._internal._templating import _jinja_bits as templating
-from ansible.executor import module_common
+from ansible.executor import module_common, task_result
 from ansible.plugins import loader, strategy
 from ansible.plugins.callback import CallbackBase
 from ansible.plugins.lookup import template as template_lookup
@@ -55,7 +55,7 @@ from jinja2.parser import Parser
 TESTED = ("2.19",)
 
 COLLECTION = "deepopsctl.cluster"
-ACTIONS = ("normal", "validate_argument_spec", "assert", "group_by", "set_fact", f"{COLLECTION}.node_state")
+ACTIONS = ("normal", "validate_argument_spec", "assert", "set_fact", f"{COLLECTION}.node_state")
 # any of them: to find one, Ansible loads all of a collection's filters
 FILTER = f"{COLLECTION}.fold_nodes"
 NODE_PROGRAM = f"{COLLECTION}.node_program"
@@ -106,6 +106,8 @@ class CallbackModule(CallbackBase):
             keep_compiled((self.packed.directory if self.packed else Path(constants.DEFAULT_LOCAL_TMP)) / "compiled")
         with contextlib.suppress(Exception):
             sleep_longer()
+        with contextlib.suppress(Exception):
+            skip_without_worker()
         with contextlib.suppress(Exception):
             find_filters_once()
         with contextlib.suppress(Exception):
@@ -309,6 +311,44 @@ def sleep_longer() -> None:
     strategy.time = calm
 
 
+def skip_without_worker() -> None:
+    """A task whose `when` is false needs no process of its own to find that out: half of a deploy's are such."""
+    queue = strategy.StrategyBase._queue_task
+
+    def queue_or_skip(self: Any, host: Any, task: Any, task_vars: Any, play_context: Any) -> None:
+        result = None
+        with contextlib.suppress(Exception):
+            # what raises here raises in a worker, too, which says it in Ansible's own words
+            result = skipped(task, task_vars)
+        if result is None:
+            queue(self, host, task, task_vars, play_context)
+            return
+        self._queued_task_cache[(host.name, task._uuid)] = {
+            "host": host,
+            "task": task,
+            "task_vars": task_vars,
+            "play_context": play_context,
+        }
+        self._tqm.send_callback("v2_runner_on_start", host, task)
+        self._final_q.send_task_result(
+            task_result._RawTaskResult(host=host, task=task, return_data=result, task_fields=task.dump_attrs())
+        )
+        self._pending_results += 1
+
+    strategy.StrategyBase._queue_task = queue_or_skip
+
+
+def skipped(task: Any, variables: Any) -> dict[str, Any] | None:
+    """What a worker would return of a task that it skips; None for one that it has to do, or that has a loop."""
+    if not task.when or task.loop or task.loop_with or task.no_log or task.delegate_to:
+        return None
+    reason: dict[str, Any] = {}
+    if task._resolve_conditional(task.when, variables, result_context=reason):
+        return None
+    why = "Conditional result was False"
+    return {"changed": False, "skipped": True, "skip_reason": why, "_ansible_no_log": False, **reason}
+
+
 def find_filters_once() -> None:
     """Ansible lists and loads the files of a collection each time a worker uses one of its filters."""
     filters = loader.filter_loader
@@ -346,9 +386,16 @@ def compile_once_on_nodes() -> None:
 def leave_out_validation(playbook: Any) -> None:
     """Take out the tasks that compare a role's options with its argument specs, on each node and before each role."""
     for play in playbook.get_plays():
-        for role in play.roles:
-            for block in role._task_blocks:
-                block.block = [task for task in block.block if getattr(task, "action", "") != VALIDATION]
+        for blocks in (*(role._task_blocks for role in play.roles), play.pre_tasks, play.tasks, play.post_tasks):
+            without_validation(blocks)
+
+
+def without_validation(blocks: list[Any]) -> None:
+    """Take Ansible's own task out of these blocks, and of those in them: a role that a task imports is one."""
+    for block in blocks:
+        inner = getattr(block, "block", [])
+        without_validation(inner)
+        inner[:] = [task for task in inner if getattr(task, "action", "") != VALIDATION]
 
 
 def pack(program: str) -> None:

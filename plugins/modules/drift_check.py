@@ -45,8 +45,8 @@ options:
     default: {}
   requires:
     description: >-
-      What has to be so before anything is deployed here (C(python), C(core), C(name), C(address), C(slurm)). A node
-      that has work to do and does not meet it fails.
+      What has to be so before anything is deployed here (C(families), C(python), C(core), C(name), C(address),
+      C(slurm)). A node that has work to do and does not meet it fails.
     type: dict
     default: {}
   status:

@@ -139,6 +139,49 @@ def test_a_filter_is_loaded_once_a_run_however_many_workers_use_it(tmp_path: Pat
     assert len(loaded.read_text(encoding="utf-8").splitlines()) == 1
 
 
+# says in which process it is used
+USED = """
+import os
+
+
+def witness(value):
+    with open({path!r}, "a") as stream:
+        print(os.getpid(), file=stream)
+    return value
+
+
+class FilterModule:
+    def filters(self):
+        return {{"witness": witness}}
+"""
+
+
+def test_a_task_that_is_skipped_has_no_process_of_its_own_and_says_why(tmp_path: Path) -> None:
+    debug = {"ansible.builtin.debug": {"msg": "done"}}
+    tasks = [
+        {"name": "Skip", **debug, "when": [True, "false | witness"]},
+        {"name": "Skip each", **debug, "loop": ["x"], "when": "item == 'y'"},
+        {"name": "Do", **debug, "when": "true | witness"},
+        {"name": "Fail", **debug, "when": "nothing.there"},
+    ]
+    plays = [{"name": "Some", "hosts": "all", "gather_facts": False, "tasks": tasks}]
+
+    def ended(switch: str) -> tuple[list[tuple[object, ...]], int]:
+        directory = tmp_path / switch
+        (directory / "filter").mkdir(parents=True)
+        (directory / "filter" / "witness.py").write_text(USED.format(path=str(directory / "used")))
+        settings = {"ANSIBLE_FILTER_PLUGINS": str(directory / "filter"), "DEEPOPSCTL_WARM_UP": switch}
+        done = play(directory, plays, {"a": {}, "b": {}}, settings=settings)
+        results = [(each.host, each.task, each.status, each.data) for each in done.results]
+        return sorted(results, key=str), len(set((directory / "used").read_text().split()))
+
+    (warm, processes), (cold, workers) = ended("true"), ended("false")
+
+    assert warm == cold
+    # two hosts, a task skipped and one done; what is done was found out before its worker, too
+    assert (processes, workers) == (3, 4)
+
+
 # how often the process of Ansible itself slept
 SLEEPS = """
 import resource

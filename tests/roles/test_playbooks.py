@@ -169,8 +169,11 @@ class TestPlays:
             if "when" in call
         }
 
-        # it runs once for all of them
-        assert conditional == {("Prepare the nodes", "slurm_conf")}
+        # it runs once for all of them; those skip it that run no jobs
+        assert conditional == {
+            ("Prepare the nodes", "slurm_conf"),
+            ("Configure compute nodes, accounts and backups", "slurmd"),
+        }
 
     @each_playbook
     def test_a_role_gets_what_it_requires_and_nothing_it_does_not_know(self, playbook: str) -> None:

@@ -13,7 +13,7 @@ import jinja2
 import pytest
 import yaml
 
-from tests.roles.content import plays
+from tests.roles.content import plays, role_calls
 from tests.support.local_ansible import play
 from tests.support.paths import ROOT
 from tests.support.recorded_roles import Recorded, record
@@ -41,8 +41,8 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
         "deepops_cluster_name": "hpc", "slurm_config": {}, "backup_password": "secret",
         "slurm_backup_repository": "/net/backup", "monitoring_enabled": True, "monitoring_backup": True,
     }  # fmt: skip
-    roles = play_named(REMOVAL)["roles"]
-    return record(tmp_path_factory.mktemp("backup"), roles, dict.fromkeys(NAMES, values), GROUPS)
+    call = next(call for call in role_calls("playbooks/slurm.yml") if call["role"] == "slurm_backup")
+    return record(tmp_path_factory.mktemp("backup"), [call], dict.fromkeys(NAMES, values), GROUPS)
 
 
 def test_a_host_that_was_the_monitoring_host_or_slurmdbds_is_to_lose_timer_and_password(recorded: Recorded) -> None:

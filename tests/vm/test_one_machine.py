@@ -67,7 +67,6 @@ def apply(machine: VirtualMachine, munge_key: str, directory: Path) -> Played:
     """Run node_common over SSH, as a deploy does for a controller."""
     variables = {
         "node_common_component": "slurm",
-        "node_common_platforms": ["Debian"],
         "node_common_packages": ["chrony", "munge"],
         "node_common_hold_units": ["chrony.service", "munge.service"],
         "node_common_addresses": {NAME: ADDRESS},

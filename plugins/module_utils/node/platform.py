@@ -101,7 +101,8 @@ def refusal(requires: Mapping[str, Any]) -> tuple[str, str]:
 
     `python` are the first and last version that the control machine's ansible-core works with; `name` is the node's
     own and `address` the one that cluster.yml has, '' for none; `slurm` are releases of packages, by platform;
-    `confines` is whether it confines jobs, and `controllers` are the addresses of controllers.
+    `confines` is whether it confines jobs, `controllers` are the addresses of controllers, and `families` are the
+    systems that there are packages for.
     """
     return next(iter(refusals(requires).values()), ("", ""))
 
@@ -112,6 +113,7 @@ def refusals(requires: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     slurm = packaged_slurm(requires.get("slurm") or {}, facts)
     version, core = ".".join(map(str, sys.version_info[:3])), str(requires.get("core", ""))
     answers = {
+        "platform": platform_refusal(facts, requires.get("families") or ()),
         "python": python_refusal(version, requires.get("python") or (), core),
         "slurm": slurm_refusal(
             slurm, facts, requires.get("controllers") or (), confines=bool(requires.get("confines", True))
@@ -120,6 +122,15 @@ def refusals(requires: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
         "cloud-init": cloud_init_refusal(),
     }
     return {name: answer for name, answer in answers.items() if answer[0]}
+
+
+def platform_refusal(facts: Mapping[str, Any], families: Sequence[str]) -> tuple[str, str]:
+    """Why there are no packages for this system."""
+    if not families or facts["os_family"] in families:
+        return "", ""
+    return f"{facts['distribution']} {facts['distribution_version']} is not supported", (
+        f"install a relative of {' or '.join(families)} there"
+    )
 
 
 def python_refusal(version: str, limits: Sequence[str], core: str) -> tuple[str, str]:

@@ -22,8 +22,11 @@ PROPERTIES = (
 )
 
 # for so long a unit must have run without a restart (seconds): one that says itself when it is ready is active only
-# then, others are as soon as their program starts; longer where systemd has restarted it by itself before
+# then, and one that listens on its port is ready; others are active as soon as their program starts; longer where
+# systemd has restarted it by itself before
 CALM_READY_S, CALM_S, CALM_AGAIN_S = 2, 5, 12
+# between two looks at units that have not started (seconds)
+LOOK_S = 0.5
 # a restart of systemd's is of interest for so long (seconds): some daemons fail only after a while
 RECENT_S = 60
 # a restart that repeats itself says enough
@@ -163,11 +166,12 @@ def is_blocked(properties: Mapping[str, str]) -> bool:
     return is_refused_by_condition(properties) and properties.get("ActiveState") == "inactive"
 
 
-def _calm(properties: Mapping[str, str]) -> int:
+def _calm(properties: Mapping[str, str], port: int | None) -> int:
     """For how many seconds a unit must have run to be called stable."""
     if restarts(properties):
         return CALM_AGAIN_S
-    return CALM_READY_S if properties.get("Type") in ("notify", "notify-reload") else CALM_S
+    ready = properties.get("Type") in ("notify", "notify-reload") or (port and is_listening(port))
+    return CALM_READY_S if ready else CALM_S
 
 
 class Watch:
@@ -186,7 +190,7 @@ class Watch:
             over = time.monotonic() - self.started > seconds
             if not waiting or over or all(self._is_hopeless(name) for name in waiting):
                 return waiting
-            time.sleep(0.5)
+            time.sleep(max(self._pause(name) for name in waiting))
             self.now = show(list(self.first))
 
     def _waiting(self) -> Iterator[tuple[str, str]]:
@@ -199,10 +203,19 @@ class Watch:
         state = f"{properties.get('ActiveState', 'unknown')}, {properties.get('SubState', '?')}"
         if properties.get("ActiveState") != "active":
             return f"does not run ({state}){self._restarted(name)}"
-        if age(properties) < _calm(properties):
+        if self._to_go(name) > 0:
             return f"does not stay up{self._restarted(name)}"
         port = self.ports.get(name)
         return f"runs but does not listen on port {port}" if port and not is_listening(port) else ""
+
+    def _to_go(self, name: str) -> float:
+        """For how many seconds more a unit that runs must do so."""
+        return _calm(self.now[name], self.ports.get(name)) - age(self.now[name])
+
+    def _pause(self, name: str) -> float:
+        """Until the next look at a unit, in seconds: one that only has to stay up is not looked at before it has."""
+        runs = self.now[name].get("ActiveState") == "active"
+        return min(self._to_go(name), CALM_READY_S) if runs and self._to_go(name) > 0 else LOOK_S
 
     def _restarted(self, name: str) -> str:
         count = restarts(self.now[name])

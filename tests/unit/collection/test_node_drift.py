@@ -166,25 +166,42 @@ def test_a_unit_that_does_not_stay_up_differs(restarts: int, age_s: int, differe
 
 
 @pytest.mark.parametrize(
-    ("kind", "restarts", "age_s", "stays_up"),
+    ("kind", "listens", "restarts", "age_s", "stays_up"),
     [
-        ("simple", 0, 3, False),
-        ("simple", 0, 6, True),
+        ("simple", False, 0, 3, False),
+        ("simple", False, 0, 6, True),
         # it has said itself that it is ready
-        ("notify", 0, 1, False),
-        ("notify", 0, 3, True),
-        ("notify", 1, 6, False),
+        ("notify", False, 0, 1, False),
+        ("notify", False, 0, 3, True),
+        ("notify", False, 1, 6, False),
+        # so has one that listens
+        ("simple", True, 0, 1, False),
+        ("simple", True, 0, 3, True),
+        ("simple", True, 1, 6, False),
     ],
 )
 def test_a_unit_stays_up_once_it_has_run_for_a_while(
-    kind: str, restarts: int, age_s: int, stays_up: bool, monkeypatch: pytest.MonkeyPatch
+    kind: str, listens: bool, restarts: int, age_s: int, stays_up: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     services = nodeside.load("node.services")
     since = str(int((time.monotonic() - age_s) * 1e6))
     shown = {**RUNNING, "Type": kind, "NRestarts": str(restarts), "ActiveEnterTimestampMonotonic": since}
     monkeypatch.setattr(services, "show", lambda names: dict.fromkeys(names, shown))
 
-    assert (services.Watch(["a.service"], {}).problems(-1) == {}) == stays_up
+    monkeypatch.setattr(services, "is_listening", lambda port: port == 6819)
+
+    assert (services.Watch(["a.service"], {"a.service": 6819} if listens else {}).problems(-1) == {}) == stays_up
+
+
+def test_a_unit_that_only_has_to_stay_up_is_queried_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    services = nodeside.load("node.services")
+    started = str(int((time.monotonic() - 1.9) * 1e6))
+    shown = {**RUNNING, "Type": "notify", "NRestarts": "0", "ActiveEnterTimestampMonotonic": started}
+    answers = [{"a.service": shown}, {"a.service": shown}]
+    monkeypatch.setattr(services, "show", lambda names: answers.pop())
+
+    assert services.Watch(["a.service"], {}).problems(10) == {}
+    assert answers == []
 
 
 def test_a_daemon_that_runs_and_does_not_listen_differs() -> None:
