@@ -107,6 +107,16 @@ def test_a_cloud_init_that_rewrites_hosts_is_refused(
     assert platform.cloud_init_refusal(str(tmp_path / "user-data")) == ("", "")
 
 
+@pytest.mark.parametrize(
+    ("family", "families", "message"),
+    [("Debian", ["Debian"], ""), ("RedHat", ["Debian"], "Some 9 is not supported"), ("RedHat", [], "")],
+)
+def test_a_system_without_packages_is_refused(family: str, families: list[str], message: str) -> None:
+    facts = {"os_family": family, "distribution": "Some", "distribution_version": "9"}
+
+    assert platform.platform_refusal(facts, families)[0] == message
+
+
 def test_this_node_is_asked_for_everything() -> None:
     assert platform.refusals({}) == {}
     assert set(platform.refusals({"python": ["2.0", "2.7"], "core": "2.19", "name": "localhost"})) == {"python", "name"}
