@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from deepopsctl.run.events import (
@@ -41,6 +41,22 @@ _ROUTINE = re.compile(r"(.* : )?Validating arguments against arg spec ")
 
 
 @dataclass(slots=True)
+class _Open:
+    """A task that nodes are at: who began it, and how it ended for whom."""
+
+    component: str
+    task: str
+    started: set[str] = field(default_factory=set)
+    done: dict[str, Status] = field(default_factory=dict)
+    differences: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def left(self) -> set[str]:
+        """The nodes that have not ended it."""
+        return self.started - self.done.keys()
+
+
+@dataclass(slots=True)
 class Progress:
     """State of a run. Feed it every event; `add` returns the lines of finished tasks."""
 
@@ -48,10 +64,7 @@ class Progress:
     check: bool = False
     component: str = ""
     play: str = ""
-    task: str = ""
     module_message: str = ""
-    started: set[str] = field(default_factory=set)
-    done: dict[str, Status] = field(default_factory=dict)
     failed: dict[str, Status] = field(default_factory=dict)
     tasks: int = 0
     _plays: tuple[int, ...] = ()
@@ -59,22 +72,48 @@ class Progress:
     _begun: int = 0
     _parts: set[str] = field(default_factory=set)
     _blocked: set[str] = field(default_factory=set)
-    _differences: dict[str, list[str]] = field(default_factory=dict)
+    # by its name, in the order of their beginning: several where a play has no node wait for another
+    _open: dict[str, _Open] = field(default_factory=dict)
+
+    @property
+    def _now(self) -> _Open:
+        """The task that most nodes are at, the last one of several."""
+        tasks = list(self._open.values())
+        return max(reversed(tasks), key=lambda each: len(each.left)) if tasks else _Open(self.component, "")
+
+    @property
+    def task(self) -> str:
+        """What most nodes are at."""
+        return self._now.task
+
+    @property
+    def started(self) -> set[str]:
+        """The nodes that have begun that task."""
+        return self._now.started
+
+    @property
+    def done(self) -> dict[str, Status]:
+        """How it ended for which node."""
+        return self._now.done
+
+    @property
+    def unfinished(self) -> tuple[str, ...]:
+        """The nodes that have begun any task and not ended it."""
+        return tuple(sorted(set().union(*(task.left for task in self._open.values()))))
 
     @property
     def title(self) -> str:
         """Component and task."""
-        return title(self.component, self._task)
+        return title(self.component, self._named(self.task))
 
-    @property
-    def _task(self) -> str:
-        name = title("", self.task)
+    def _named(self, task: str) -> str:
+        name = title("", task)
         return f"check: {name}" if self.check and name else name
 
     @property
     def doing(self) -> str:
         """The current activity; for a routine task, the name of its play."""
-        return self.module_message or (self.play if _ROUTINE.match(self.task) else self._task)
+        return self.module_message or (self.play if _ROUTINE.match(self.task) else self._named(self.task))
 
     @property
     def share(self) -> float | None:
@@ -87,8 +126,8 @@ class Progress:
     @property
     def waiting(self) -> tuple[str, ...]:
         """The last nodes of the current task, where most have ended it."""
-        left = self.started - self.done.keys()
-        return tuple(sorted(left)) if self.done and len(left) * 4 <= len(self.started) + 3 else ()
+        now = self._now
+        return tuple(sorted(now.left)) if now.done and len(now.left) * 4 <= len(now.started) + 3 else ()
 
     def lost(self, status: Status) -> tuple[str, ...]:
         """The nodes that failed, or did not answer, until now."""
@@ -99,19 +138,27 @@ class Progress:
         return list(self._lines(event))
 
     def _lines(self, event: Event) -> Iterator[str]:
-        if isinstance(event, PlayStarted | TaskStarted | Recap):
-            yield from self._close()
+        if isinstance(event, PlayStarted | Recap):
+            yield from self._close(*self._open)
+        elif isinstance(event, TaskStarted):
+            name = title("", event.task)
+            yield from self._close(*(other for other, task in self._open.items() if other != name and not task.left))
+            self._open.setdefault(name, _Open(event.component, event.task))
         self._follow(event)
         if isinstance(event, ModuleMessage):
             self.module_message = event.text
             yield event.text
         elif isinstance(event, HostStarted):
-            self.started.add(event.host)
+            self._at(event.task).started.add(event.host)
         elif isinstance(event, Difference):
             # most nodes get the same change: it is shown once
-            self._differences.setdefault(event.text, []).append(event.host)
+            self._at(event.task).differences.setdefault(event.text, []).append(event.host)
         elif isinstance(event, HostResult):
             yield from self._result(event)
+
+    def _at(self, task: str) -> _Open:
+        """A task that is open, or was until just now."""
+        return self._open.setdefault(title("", task), _Open(self.component, task))
 
     def _follow(self, event: Event) -> None:
         """Where the run is."""
@@ -121,14 +168,14 @@ class Progress:
             self.component, self.play = event.component, event.play
             self._begun, self._parts = self._begun + 1, set()
         elif isinstance(event, TaskStarted):
-            self.component, self.play, self.task = event.component, event.play, event.task
+            self.component, self.play = event.component, event.play
             self.module_message = ""
             role, is_of_role, _ = event.task.partition(" : ")
             self._parts.add(role if is_of_role else event.task)
 
     def _result(self, event: HostResult) -> Iterator[str]:
         """What is reported of a node at once."""
-        self.done[event.host] = event.status
+        self._at(event.task).done[event.host] = event.status
         if event.status in (Status.FAILED, Status.UNREACHABLE):
             self.failed.setdefault(event.host, event.status)
             yield f"{title(event.component, event.task)}: {event.host} {event.status}: {_first_line(event.message)}"
@@ -145,21 +192,19 @@ class Progress:
                     self._blocked.add(line)
                     yield line
 
-    def _close(self) -> Iterator[str]:
-        """The line of the task that has just ended, if it did anything, and its `--diff` output."""
-        if set(self.done.values()) - {Status.SKIPPED}:
-            self.tasks += 1
-            if not (_ROUTINE.match(self.task) and set(self.done.values()) <= {Status.OK, Status.SKIPPED}):
-                yield f"{self.title}: {self.counts()}"
-        for text, hosts in self._differences.items():
-            yield f"{fold(hosts)}:\n{text}"
-        self.started.clear()
-        self.done.clear()
-        self._differences.clear()
+    def _close(self, *names: str) -> Iterator[str]:
+        """The lines of tasks that have just ended, of those that did anything, and their `--diff` output."""
+        for task in [self._open.pop(name) for name in names]:
+            if set(task.done.values()) - {Status.SKIPPED}:
+                self.tasks += 1
+                if not (_ROUTINE.match(task.task) and set(task.done.values()) <= {Status.OK, Status.SKIPPED}):
+                    yield f"{title(task.component, self._named(task.task))}: {self._counts(task.done)}"
+            for text, hosts in task.differences.items():
+                yield f"{fold(hosts)}:\n{text}"
 
-    def counts(self) -> str:
-        """`3 nodes ok, 2 changed`: the task so far."""
-        statuses = list(self.done.values())
+    def _counts(self, done: Mapping[str, Status]) -> str:
+        """`3 nodes ok, 2 changed`."""
+        statuses = list(done.values())
         fine = sum(status in _OK for status in statuses)
         parts = [(fine, "ok")] if fine else []
         parts += [(count, word) for status, word in _OTHER if (count := statuses.count(status))]

@@ -307,7 +307,7 @@ class _Run:
             return_code,
             stopped,
             at=progress.title if stopped else "",
-            pending=tuple(sorted(progress.started - progress.done.keys())) if stopped else (),
+            pending=progress.unfinished if stopped else (),
             same=self._classes.result(self._blocked),
         )
         run_dir.write(run_dir.summary, outcome.as_object())

@@ -16,8 +16,8 @@ from deepopsctl.run.events import (
 from deepopsctl.run.progress import Progress, title
 
 
-def ended(host: str, status: Status, message: str = "") -> HostResult:
-    return HostResult(host, "slurm", "Nodes", "Install", status, 1.0, message=message)
+def ended(host: str, status: Status, message: str = "", task: str = "Install") -> HostResult:
+    return HostResult(host, "slurm", "Nodes", task, status, 1.0, message=message)
 
 
 def lines(*events: Event, task: str = "Install") -> list[str]:
@@ -37,9 +37,10 @@ def test_a_task_that_was_skipped_everywhere_gets_none() -> None:
 
 def test_ansibles_check_of_arguments_gets_none_while_it_is_content() -> None:
     task = "slurm_conf : Validating arguments against arg spec 'main' - Write slurm.conf"
-    assert lines(ended("a", Status.OK), task=task) == []
-    assert lines(ended("a", Status.OK), ended("b", Status.SKIPPED), task=task) == []
-    assert len(lines(ended("a", Status.FAILED), task=task)) == 2
+    fine, skipped = ended("a", Status.OK, task=task), ended("b", Status.SKIPPED, task=task)
+    assert lines(fine, task=task) == []
+    assert lines(fine, skipped, task=task) == []
+    assert len(lines(ended("a", Status.FAILED, task=task), task=task)) == 2
 
 
 def test_a_failure_is_said_at_once_by_its_first_line() -> None:
@@ -96,7 +97,7 @@ def test_a_check_speaks_of_what_would_change_and_not_of_doing() -> None:
 
     assert progress.doing == "check: Install packages"
     for host in ("a", "b"):
-        progress.add(ended(host, Status.CHANGED))
+        progress.add(ended(host, Status.CHANGED, task="Install packages"))
     assert progress.add(Recap()) == ["slurm: check: Install packages: 2 nodes ok, 2 would change"]
 
 
@@ -126,6 +127,33 @@ def test_the_last_nodes_of_a_task_are_those_that_are_waited_for() -> None:
     progress.add(ended("b", Status.OK))
     progress.add(ended("d", Status.OK))
     assert progress.waiting == ("c",)
+
+
+def test_where_no_node_waits_for_another_each_task_has_its_own_line() -> None:
+    progress = Progress()
+    stream: list[Event] = [PlayStarted("slurm", "Nodes")]
+    for host, task in (("a", "Install"), ("b", "Install"), ("ctl", "Install")):
+        stream += [TaskStarted("slurm", "Nodes", task, 0.0), HostStarted(host, task)]
+    stream += [
+        ended("ctl", Status.SKIPPED),
+        TaskStarted("slurm", "Nodes", "Accounts", 0.0),
+        HostStarted("ctl", "Accounts"),
+        ended("ctl", Status.CHANGED, task="Accounts"),
+        TaskStarted("slurm", "Nodes", "Verify", 0.0),
+        HostStarted("ctl", "Verify"),
+        ended("a", Status.CHANGED),
+    ]
+
+    before = [line for event in stream for line in progress.add(event)]
+
+    assert before == ["slurm: Accounts: 1 node ok, 1 changed"]
+    assert progress.unfinished == ("b", "ctl")
+    assert progress.task == "Verify"
+    after: list[Event] = [ended("ctl", Status.OK, task="Verify"), ended("b", Status.OK), Recap()]
+    assert [line for event in after for line in progress.add(event)] == [
+        "slurm: Install: 2 nodes ok, 1 changed, 1 skipped",
+        "slurm: Verify: 1 node ok",
+    ]
 
 
 def test_what_blocks_a_plan_is_reported_at_once_and_once() -> None:
