@@ -131,6 +131,9 @@ def main() -> None:
     if unknown:
         module.fail_json(msg=f"no step is of the module {', '.join(sorted(unknown))}", invocation={})
     internal, results = internal_arguments(), []
+    # once, and not in each process
+    for name in dict.fromkeys(step["module"] for step in module.params["steps"]):
+        importlib.import_module(f"{PACKAGE}.{name}")
     for step in module.params["steps"]:
         name, options = step["module"], step["options"]
         result = result_of(name, {**options, **internal, "_ansible_module_name": f"deepopsctl.cluster.{name}"})
