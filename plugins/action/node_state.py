@@ -7,9 +7,6 @@ The module of the same name, and those that meta/runtime.yml sends here, get
 * `files` with what `templates` render to: here, as ansible.builtin.template does, so that the node is called once,
 * packages, directories, files, templates and units of `parts`, one after the other.
 
-`refuse` is why nothing must be done: the task fails with it, and the node is not called. A task of its own would cost a
-process for each node, and that again for all that have nothing to refuse.
-
 What a call says itself is taken as it is.
 """
 
@@ -40,8 +37,6 @@ class ActionModule(ActionBase):
 
     def run(self, tmp: Any = None, task_vars: Any = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
-        if refusal := self._task.args.pop("refuse", ""):
-            return {**result, "failed": True, "msg": refusal}
         return {**result, **self._execute_module(module_args=self.arguments(task_vars), task_vars=task_vars)}
 
     def arguments(self, task_vars: Mapping[str, Any]) -> dict[str, Any]:

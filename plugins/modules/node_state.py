@@ -169,10 +169,6 @@ options:
       group: {description: Group., type: str, default: root}
       mode: {description: Octal mode as a string., type: str, default: "0644"}
       validate: {description: Command that refuses bad content (%s is it)., type: list, elements: str, default: []}
-  refuse:
-    description: Why nothing must be done, empty where that is not so. The task fails with it before the node is called.
-    type: str
-    default: ""
   templates:
     description:
       - Files of I(files) whose content comes from a template of the calling role, rendered on the control machine as
@@ -448,8 +444,6 @@ def arguments() -> dict[str, Any]:
     return {
         **node_record.STEP,
         **resource_arguments(),
-        # the action plugin's
-        "refuse": {"default": ""},
         "templates": template_arguments(),
         "parts": part_arguments(),
         "hostname": {},

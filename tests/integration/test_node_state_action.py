@@ -57,8 +57,6 @@ def roles_in(roles: Path, etc: Path) -> None:
             call("block", step="block", templates=[{**main, "dest": f"{etc}/block", "block": True}]),
             call("own names", component="other", step="mine", digest="d2"),
             call("own empty digest", step="forgotten", digest=""),
-            call("refused", step="refused", refuse="not on this node", templates=[{"src": "absent.j2"}]),
-            call("not refused", step="allowed", refuse=""),
             call("an undefined variable", templates=[main], vars={"numbers": "{{ no_such_variable }}"}),
             call("no such template", templates=[{**main, "src": "absent.j2"}]),
             call("an unknown key", templates=[{**main, "colour": "blue"}]),
@@ -157,13 +155,6 @@ def test_what_cannot_be_filled_in_is_an_error_that_says_what(played: Played, tas
 
     assert result.status == "failed"
     assert words in str(result.data["msg"])
-
-
-def test_what_is_refused_fails_with_the_reason_before_anything_else(played: Played) -> None:
-    result = played.result("refused")
-
-    assert (result.status, result.data["msg"]) == ("failed", "not on this node")
-    assert played.result("not refused").status == "ok"
 
 
 def test_other_modules_get_the_same(played: Played) -> None:
