@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
+from deepopsctl.cluster.directory import ClusterDir
 from tests.lab.harness import LabCluster
 
 _PROGRAM = shutil.which("chromium")
@@ -18,10 +19,10 @@ needs_chromium = pytest.mark.skipif(
 
 
 @contextmanager
-def chromium(cluster: LabCluster, host: str) -> Iterator[Browser]:
-    """Chromium without a window, for which this node has its name."""
-    address = cluster.root(host, "hostname -I").split()[0]
-    rules = f"--host-resolver-rules=MAP {host} {address}"
+def chromium(cluster: LabCluster) -> Iterator[Browser]:
+    """Chromium without a window, for which the nodes have their names."""
+    nodes = ClusterDir(cluster.directory).cluster().nodes
+    rules = "--host-resolver-rules=" + ", ".join(f"MAP {node.name} {node.address}" for node in nodes)
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=_PROGRAM, args=["--no-sandbox", rules])
         yield started

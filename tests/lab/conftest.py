@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser, Page
 
+from tests.lab.chromium import chromium
 from tests.lab.harness import NOT_POSSIBLE, PREFIX, LabCluster, SharedCluster
 from tests.lab.leaks import Leaks
 from tests.lab.monitored import OPTIONAL, MonitoredCluster, fresh_monitored, monitor
@@ -120,6 +122,20 @@ def leaks(cluster: LabCluster) -> Leaks:
     search = Leaks(cluster)
     search.forms()
     return search
+
+
+@pytest.fixture(scope="module")
+def browser(cluster: LabCluster) -> Iterator[Browser]:
+    """Chromium for the pages of the module's own `cluster`."""
+    with chromium(cluster) as started:
+        yield started
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A window of no user."""
+    with browser.new_context(ignore_https_errors=True) as context:
+        yield context.new_page()
 
 
 @pytest.fixture(scope="module")

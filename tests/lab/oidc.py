@@ -7,6 +7,7 @@ of what the token would say; one named `forged` has the token signed by a key th
 from __future__ import annotations
 
 import json
+import re
 import ssl
 import subprocess
 import sys
@@ -15,8 +16,13 @@ import urllib.parse
 import urllib.request
 import zipfile
 from pathlib import Path
+from typing import Self
 
-from tests.lab.harness import PATIENCE_S, LabCluster, wait_until
+from playwright.sync_api import Page, Response
+
+from deepopsctl.cluster import secrets
+from deepopsctl.cluster.directory import ClusterDir
+from tests.lab.harness import PATIENCE_S, SETTINGS, LabCluster, edit, wait_until
 
 PACKAGE = "oidc-provider-mock==0.3.4"
 PORT = 9400
@@ -61,14 +67,22 @@ class Provider:
         self._cluster, self._node, self._directory = cluster, node, directory
         self._address = cluster.root(node, "hostname -I").split()[0]
 
-    def settings(self) -> dict[str, object]:
-        """What a site sets to use it."""
-        return {
+    def deploy(self, secret: str, **settings: object) -> None:
+        """Deploy `web` with these settings and this provider, for the accounts alice and mallory without passwords."""
+        directory = ClusterDir(self._cluster.directory)
+        edit(directory.spec, "components: [slurm]", "components: [slurm, web]")
+        settings |= {
             "web_oidc_issuer": f"https://{self._node}:{PORT}", "web_oidc_client_id": "hub",
             "web_oidc_name": "Example University","web_oidc_ca": f"{self._directory}/authority.crt",
         }  # fmt: skip
+        with (self._cluster.directory / SETTINGS).open("a", encoding="utf-8") as stream:
+            stream.writelines(f"{name}: {json.dumps(value)}\n" for name, value in settings.items())
+        secrets.change(directory.secrets, directory.vault_password, {"web_oidc_client_secret": secret})
+        users = "useradd -m -u 2001 -s /bin/bash alice; useradd -m -u 2002 -s /bin/bash mallory"
+        self._cluster.root(self._node, users)
+        self._cluster.deepopsctl("deploy")
 
-    def start(self, directory: Path) -> None:
+    def start(self, directory: Path) -> Self:
         """Fetch its packages for the node's Python, copy and run it."""
         python = self._cluster.root(
             self._node, "python3 -c 'import sys; print(\"%d.%d\" % sys.version_info[:2])'"
@@ -89,6 +103,7 @@ class Provider:
         start = "systemd-run --quiet --unit=provider python3 /opt/provider/serve.py"
         self._cluster.root(self._node, f"{start} {self._directory}/public.pem")
         wait_until("the provider answers", lambda: self._cluster.holds(self._node, f"ss -ltn | grep -q :{PORT}"))
+        return self
 
     def knows(self, subject: str, **claims: object) -> None:
         """A user of the provider."""
@@ -116,3 +131,12 @@ class Provider:
             if error.code != 302:
                 raise
             return str(error.headers["Location"])
+
+
+def authorize(page: Page, subject: str, answered: str) -> Response:
+    """Log in as this user on the provider's page; what the first address answers then that has `answered`."""
+    page.get_by_placeholder("sub").fill(subject)
+    with page.expect_response(re.compile(answered)) as answer:
+        page.get_by_role("button", name="Authorize").click()
+    page.wait_for_load_state()
+    return answer.value

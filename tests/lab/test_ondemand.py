@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import re
 import shlex
 from collections.abc import Iterator
 
 import pytest
 import yaml
-from playwright.sync_api import Browser
+from playwright.sync_api import Page
 
-from deepopsctl.cluster import secrets
 from tests.lab import ondemand_stubs
 from tests.lab.aptrepo import build, serve, signers
-from tests.lab.chromium import chromium, needs_chromium
+from tests.lab.chromium import needs_chromium
 from tests.lab.harness import PREFIX, SETTINGS, LabCluster, edit, fresh_cluster, wait_until
-from tests.lab.oidc import Provider
+from tests.lab.oidc import Provider, authorize
 
 pytestmark = needs_chromium
 HOST = "ctl1"
@@ -63,38 +60,22 @@ time.sleep(60)
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
     """One node with two users, Slurm, and Open OnDemand of a repository that the node serves itself."""
     with fresh_cluster(f"{PREFIX}-ondemand", tmp_path_factory, "--single") as made:
-        edit(made.directory / "cluster.yml", "components: [slurm]", "components: [slurm, web]")
         root = tmp_path_factory.mktemp("mirror") / "root"
         with signers(1) as (signer,):
             build(root, "Open OnDemand", ondemand_stubs.packages(), signer)
             (root / "key.asc").write_bytes(signer.public)
             url = serve(made, HOST, root)
-            settings = {
-                "web_host": "", "ondemand_host": HOST, **Provider(made, HOST, OWN).settings(),
-                "web_oidc_groups": ["hpc"], "ondemand_repository_url": url, "ondemand_repository_suite": "/",
-                "ondemand_repository_sections": [], "ondemand_key_url": f"{url}/key.asc",
-                "ondemand_key_fingerprint": signer.fingerprint, "ondemand_desktop": "xfce",
-            }  # fmt: skip
-        with (made.directory / SETTINGS).open("a", encoding="utf-8") as stream:
-            stream.writelines(f"{name}: {json.dumps(value)}\n" for name, value in settings.items())
-        vault = made.directory / "inventory" / "group_vars" / "all" / "secrets.yml"
-        secrets.change(vault, made.directory / ".vault-password", {"web_oidc_client_secret": SECRET})
-        made.root(HOST, "useradd -m -u 2001 -s /bin/bash alice; useradd -m -u 2002 -s /bin/bash mallory")
-        made.deepopsctl("deploy")
+        Provider(made, HOST, OWN).deploy(
+            SECRET, web_host="", ondemand_host=HOST, web_oidc_groups=["hpc"], ondemand_desktop="xfce",
+            ondemand_repository_url=url, ondemand_repository_suite="/", ondemand_repository_sections=[],
+            ondemand_key_url=f"{url}/key.asc", ondemand_key_fingerprint=signer.fingerprint,
+        )  # fmt: skip
         yield made
 
 
 @pytest.fixture(scope="module")
 def provider(cluster: LabCluster, tmp_path_factory: pytest.TempPathFactory) -> Provider:
-    made = Provider(cluster, HOST, OWN)
-    made.start(tmp_path_factory.mktemp("provider"))
-    return made
-
-
-@pytest.fixture(scope="module")
-def browser(cluster: LabCluster) -> Iterator[Browser]:
-    with chromium(cluster, HOST) as started:
-        yield started
+    return Provider(cluster, HOST, OWN).start(tmp_path_factory.mktemp("provider"))
 
 
 def stage(cluster: LabCluster, words: str) -> str:
@@ -104,18 +85,15 @@ def stage(cluster: LabCluster, words: str) -> str:
 
 @pytest.mark.parametrize(("groups", "status"), [(["staff", "hpc"], 200), (["staff"], 401), ([], 401)])
 def test_apache_lets_in_whom_the_provider_and_the_groups_say(
-    provider: Provider, browser: Browser, groups: list[str], status: int
+    provider: Provider, page: Page, groups: list[str], status: int
 ) -> None:
     provider.knows("4711", preferred_username="alice", groups=groups)
-    with browser.new_context(ignore_https_errors=True) as context:
-        page = context.new_page()
-        page.goto(f"https://{HOST}/pun/")
-        page.get_by_placeholder("sub").fill("4711")
-        with page.expect_response(re.compile(f"https://{HOST}/pun/")) as answer:
-            page.get_by_role("button", name="Authorize").click()
+    page.goto(f"https://{HOST}/pun/")
 
-        assert answer.value.status == status
-        assert answer.value.headers.get("x-user", "") == ("alice" if status == 200 else "")
+    answer = authorize(page, "4711", f"https://{HOST}/pun/")
+
+    assert answer.status == status
+    assert answer.headers.get("x-user", "") == ("alice" if status == 200 else "")
 
 
 def test_a_users_server_starts_for_an_open_account_of_a_user(cluster: LabCluster) -> None:

@@ -10,25 +10,22 @@ import runpy
 import shlex
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Error as PlaywrightError, Page, TimeoutError as SlowError
+from playwright.sync_api import Browser, Page
 
-from tests.lab.chromium import chromium, needs_chromium
-from tests.lab.harness import PREFIX, LabCluster, edit, fresh_cluster, wait_until
+from tests.lab.chromium import needs_chromium
+from tests.lab.harness import PREFIX, LabCluster, fresh_cluster, wait_until
 from tests.lab.smoke import validate
+from tests.lab.web import deploy_pages, job_of, logged_in, notebook, run_cell, status_of, wait_for_pages
 from tests.support.paths import ROOT
 
 pytestmark = needs_chromium
 HOST, NODE = "login1", "gpu01"
-PEOPLE = """\
-schema: 1
-groups: [{name: def-lab, gid: 3001, pi: alice}]
-people: [{name: alice, uid: 2001, groups: [def-lab]}, {name: mallory, uid: 2002, groups: [def-lab]}]
-"""
+LAB = "/user/alice/api/status"
 # the kernel below a lab has no NFS: each node has its own
 SPACES = """
 storage:
@@ -36,7 +33,6 @@ storage:
   - {name: project, type: local, source: /srv/project, path: /project}
 spaces: {scratch: {storage: scratch}, project: {storage: project}}
 """
-PATIENCE_MS = 240_000
 SERIOUS = """axe.run(document, {resultTypes: ['violations']}).then(found => found.violations
   .filter(rule => ['serious', 'critical'].includes(rule.impact)).map(rule => rule.id + ': ' + rule.nodes[0].html))"""
 # of alice's home: more than a page of files, and what pages have to show
@@ -54,92 +50,10 @@ CELL = (
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
     """A controller, a login node with the pages, a node with GPUs, and two users without passwords."""
     with fresh_cluster(f"{PREFIX}-web", tmp_path_factory, "--login", "1", "--compute", "1", "--gpus", "a100:2") as made:
-        spec = made.directory / "cluster.yml"
-        edit(spec, "components: [nvidia, slurm]", "components: [storage, slurm, environment, web]")
-        spec.write_text(spec.read_text(encoding="utf-8") + SPACES, encoding="utf-8")
         for name in ("ctl1", HOST, NODE):
             made.root(name, "mkdir -p /srv/scratch /srv/project")
-        (made.directory / "people.yml").write_text(PEOPLE, encoding="utf-8")
-        made.deepopsctl("deploy")
-        # JupyterHub loads for some seconds after its unit is up
-        wait_until("the pages answer", lambda: made.holds(HOST, "su - alice -c web"), 120)
+        deploy_pages(made, "storage", spec=SPACES)
         yield made
-
-
-@pytest.fixture(scope="module")
-def browser(cluster: LabCluster) -> Iterator[Browser]:
-    with chromium(cluster, HOST) as started:
-        yield started
-
-
-@contextmanager
-def logged_in(cluster: LabCluster, browser: Browser, user: str, host: str = HOST, **options: Any) -> Iterator[Page]:
-    """A window of its own for one user."""
-    url = cluster.root(host, f"su - {user} -c web").split()[0]
-    # who signs the certificate is what `validate web` compares
-    context = browser.new_context(ignore_https_errors=True, **options)
-    page = context.new_page()
-    page.set_default_timeout(PATIENCE_MS)
-    page.goto(url)
-    page.get_by_role("button", name=f"Log in as {user}").click()
-    page.wait_for_url("**/hub/**")
-    yield page
-    context.close()
-
-
-def start_notebook(page: Page, user: str, gpu: str = "none", host: str = HOST) -> None:
-    for _ in range(12):
-        page.goto(f"https://{host}/hub/spawn")
-        # a busy Slurm, or a notebook that is not gone yet: a user loads the page again
-        with suppress(SlowError):
-            page.get_by_role("button", name="Start").wait_for(timeout=10_000)
-            break
-    if gpu != "none":
-        page.get_by_label("GPU", exact=True).select_option(gpu)
-    page.get_by_role("button", name="Start").click()
-    page.wait_for_url(f"**/user/{user}/**")
-
-
-def open_tile(page: Page, user: str, title: str, host: str = HOST) -> Page:
-    """The window that a tile of JupyterLab opens."""
-    tile = page.locator(".jp-LauncherCard", has_text=title).first
-    for _ in range(4):
-        # without what an earlier session had open
-        answer = page.goto(f"https://{host}/user/{user}/lab?reset")
-        assert answer is not None
-        assert answer.status == 200, page.inner_text("body")
-        # JupyterLab asks for its tiles once: without an answer a user loads the page again
-        with suppress(SlowError):
-            tile.wait_for(timeout=60_000)
-            break
-    with page.context.expect_page() as opened:
-        tile.click()
-    opened.value.set_default_timeout(PATIENCE_MS)
-    return opened.value
-
-
-def run_cell(page: Page) -> str:
-    """What the first cell prints. Before its kernel is connected, JupyterLab runs none, and does not say so."""
-    output = page.locator(".jp-OutputArea-output").first
-    for _ in range(20):
-        page.locator(".jp-Notebook .cm-content").first.click()
-        page.keyboard.press("Control+Enter")
-        with suppress(SlowError):
-            output.wait_for(timeout=10_000)
-            return output.inner_text().strip()
-    raise AssertionError("the cell prints nothing")
-
-
-def stop_notebook(page: Page, host: str = HOST) -> None:
-    page.goto(f"https://{host}/hub/home")
-    for _ in range(20):
-        # the page's script may not have the button yet
-        with suppress(SlowError):
-            page.get_by_role("button", name="Stop My Server").click(timeout=5_000)
-        with suppress(SlowError):
-            page.get_by_role("button", name="Start My Server").wait_for(timeout=10_000)
-            return
-    raise AssertionError("the notebook does not stop")
 
 
 def submit(cluster: LabCluster, user: str, options: str) -> str:
@@ -159,45 +73,32 @@ def test_the_suite_uses_a_notebook_from_the_login_to_the_accounting(cluster: Lab
 
 
 def test_a_cell_in_jupyterlab_sees_what_its_job_has(cluster: LabCluster, browser: Browser) -> None:
-    with logged_in(cluster, browser, "alice") as page:
-        start_notebook(page, "alice", "a100")
-        try:
-            # without what an earlier session had open
-            page.goto(f"https://{HOST}/user/alice/lab?reset")
-            page.get_by_role("button", name="Python 3").first.click()
-            page.locator(".jp-Notebook .cm-content").first.click()
-            page.keyboard.insert_text(CELL)
-            assert run_cell(page) == f"cores 1 gpus 0 {NODE}"
-            (job,) = cluster.root(HOST, "squeue -h -u alice -n notebook -o %i").split()
-        finally:
-            stop_notebook(page)
+    with notebook(cluster, browser, "alice", "a100") as page:
+        # without what an earlier session had open
+        page.goto("/user/alice/lab?reset")
+        assert run_cell(page, CELL) == f"cores 1 gpus 0 {NODE}"
+        job = job_of(cluster, "alice")
     wait_until("the job is gone", lambda: state(cluster, job) in ("", "COMPLETING") or "Invalid" in state(cluster, job))
 
 
 def test_another_user_gets_to_no_notebook(cluster: LabCluster, browser: Browser) -> None:
-    with logged_in(cluster, browser, "alice") as alice, logged_in(cluster, browser, "mallory") as mallory:
-        start_notebook(alice, "alice")
-        try:
-            answer = mallory.goto(f"https://{HOST}/user/alice/lab")
-            assert answer is not None
-            assert answer.status == 403
-            assert "not a notebook of yours" in mallory.inner_text("body")
-            # and by its port, from the very node
-            ports = cluster.root(NODE, "ss -Hltnp | grep python | grep -o '0.0.0.0:[0-9]*' | cut -d: -f2").split()
-            assert ports
-            for port in ports:
-                shown = cluster.root(NODE, f"su - mallory -c 'curl -sk -m 5 https://127.0.0.1:{port}/api; echo =$?'")
-                assert not shown.endswith("=0"), shown
-                assert "version" not in shown
-        finally:
-            stop_notebook(alice)
+    with notebook(cluster, browser, "alice"), logged_in(cluster, browser, "mallory") as mallory:
+        assert status_of(mallory, "/user/alice/lab") == 403
+        assert "not a notebook of yours" in mallory.inner_text("body")
+        # and by its port, from the very node
+        ports = cluster.root(NODE, "ss -Hltnp | grep python | grep -o '0.0.0.0:[0-9]*' | cut -d: -f2").split()
+        assert ports
+        for port in ports:
+            shown = cluster.root(NODE, f"su - mallory -c 'curl -sk -m 5 https://127.0.0.1:{port}/api; echo =$?'")
+            assert not shown.endswith("=0"), shown
+            assert "version" not in shown
 
 
 def test_another_users_job_is_not_cancelled(cluster: LabCluster, browser: Browser) -> None:
     job = submit(cluster, "alice", '--wrap="sleep 600"')
     wait_until("it runs", lambda: state(cluster, job) == "RUNNING")
     with logged_in(cluster, browser, "mallory") as page:
-        page.goto(f"https://{HOST}/hub/jobs")
+        page.goto("/hub/jobs")
         forged = page.evaluate(
             """async (job) => { const token = document.cookie.match(/_xsrf=([^;]*)/); const answer = await fetch(
             `/hub/jobs/${job}/cancel`, {method: 'POST', body: new URLSearchParams({_xsrf: token ? token[1] : ''})});
@@ -208,7 +109,7 @@ def test_another_users_job_is_not_cancelled(cluster: LabCluster, browser: Browse
         assert page.get_by_role("link", name=job, exact=True).count() == 0
     assert state(cluster, job) == "RUNNING"
     with logged_in(cluster, browser, "alice") as page:
-        page.goto(f"https://{HOST}/hub/jobs")
+        page.goto("/hub/jobs")
         page.get_by_role("button", name=f"Cancel job {job}").click()
         page.wait_for_load_state()
         wait_until("it is gone", lambda: state(cluster, job) != "RUNNING")
@@ -217,7 +118,7 @@ def test_another_users_job_is_not_cancelled(cluster: LabCluster, browser: Browse
 def test_a_waiting_job_says_why(cluster: LabCluster, browser: Browser) -> None:
     job = submit(cluster, "alice", "--hold --wrap=hostname")
     with logged_in(cluster, browser, "alice") as page:
-        page.goto(f"https://{HOST}/hub/jobs")
+        page.goto("/hub/jobs")
         page.get_by_role("link", name=f"why job {job} waits").click()
         assert f"scontrol release {job}" in page.inner_text("main")
         page.get_by_role("button", name=f"Cancel job {job}").click()
@@ -231,13 +132,13 @@ def test_usage_is_ones_own_and_that_of_ones_accounts(cluster: LabCluster, browse
     shown = cluster.root(HOST, "su - alice -c 'usage --json'")
     assert {row["user"] for row in json.loads(shown)["recent"]["rows"]} == {"alice"}
     with logged_in(cluster, browser, "alice") as page:
-        page.goto(f"https://{HOST}/hub/usage")
+        page.goto("/hub/usage")
         assert "mallory" not in page.inner_text("main")
         page.get_by_role("link", name="all users of my accounts").click()
         page.get_by_role("cell", name="mallory").first.wait_for()
-        page.goto(f"https://{HOST}/hub/jobs?account=def-lab_gpu")
+        page.goto("/hub/jobs?account=def-lab_gpu")
         page.get_by_role("cell", name="mallory").first.wait_for()
-        page.goto(f"https://{HOST}/hub/jobs?account=root")
+        page.goto("/hub/jobs?account=root")
         assert "not an account of yours" in page.inner_text("main")
 
 
@@ -245,10 +146,10 @@ def test_space_and_software_are_what_the_commands_of_login_nodes_say(cluster: La
     rows = json.loads(cluster.root(HOST, "su - alice -c 'diskusage_report --json'", ok=False))["rows"]
     assert {row["path"] for row in rows} == {"/project", "/scratch"}
     with logged_in(cluster, browser, "alice") as page:
-        page.goto(f"https://{HOST}/hub/space")
+        page.goto("/hub/space")
         for row in rows:
             page.get_by_role("heading", name=row["path"], exact=True).first.wait_for()
-        page.goto(f"https://{HOST}/hub/software")
+        page.goto("/hub/software")
         page.locator("summary", has_text="serial.sh").click()
         (copied,) = re.findall(r"cp (\S+/serial\.sh) \.", page.inner_text("main"))
         # the line that the page shows copies a job that runs
@@ -275,7 +176,7 @@ def test_the_pages_are_for_everyone(cluster: LabCluster, browser: Browser, optio
             ),
             *("files/home/many?all=1&order=time", "files/home/many/seen.txt", "files/home/many/elsewhere"),
         ):
-            page.goto(f"https://{HOST}/hub/{path}")
+            page.goto(f"/hub/{path}")
             page.evaluate(axe)
             assert page.evaluate(SERIOUS) == [], path
             assert not page.evaluate("document.scrollingElement.scrollWidth > innerWidth + 1"), path
@@ -287,7 +188,7 @@ def test_files_go_both_ways_as_their_users(cluster: LabCluster, browser: Browser
     (tmp_path / name).write_bytes(os.urandom(48 << 20))
     (tmp_path / "small.txt").write_text("one line\n", encoding="utf-8")
     with logged_in(cluster, browser, "alice") as page:
-        page.goto(f"https://{HOST}/hub/files")
+        page.goto("/hub/files")
         for label in ("Home", "Scratch", "Project of def-lab"):
             page.get_by_role("link", name=label).wait_for()
         page.get_by_role("link", name="Scratch").click()
@@ -304,7 +205,7 @@ def test_files_go_both_ways_as_their_users(cluster: LabCluster, browser: Browser
         # not a second time, unless that is asked for
         upload(page, [tmp_path / "small.txt"])
         page.get_by_text("small.txt: is already there").wait_for()
-        page.goto(f"https://{HOST}/hub/files/scratch/small.txt")
+        page.goto("/hub/files/scratch/small.txt")
         assert "one line" in page.inner_text("main")
         page.locator("summary", has_text="Rename").click()
         page.get_by_label("New name").fill("other.txt")
@@ -337,7 +238,7 @@ def test_another_users_files_are_not_reached_by_address_link_or_upload(cluster: 
     cluster.root(HOST, "su - alice -c 'mkdir -p .ssh; echo private > secret; chmod 600 secret; chmod 700 .'")
     cluster.root(HOST, f"printf %s {shlex.quote(hostile)} | su - mallory -s /bin/sh")
     with logged_in(cluster, browser, "mallory") as page:
-        page.goto(f"https://{HOST}/hub/files")
+        page.goto("/hub/files")
         for path in (
             *("files/home/../alice", "files/home/%2e%2e/alice", "files/home/..%2falice/secret", "files/alice"),
             *("files-download/home/..%2Falice%2Fsecret", "files/scratch:alice", "files/project:root"),
@@ -350,7 +251,7 @@ def test_another_users_files_are_not_reached_by_address_link_or_upload(cluster: 
         for name in ("innocent", "etc", "pipe"):
             assert answer_of(page, f"files-download/project:def-lab/{name}") == 403, name
     with logged_in(cluster, browser, "alice") as page:
-        page.goto(f"https://{HOST}/hub/files/project:def-lab")
+        page.goto("/hub/files/project:def-lab")
         assert "turned<U+202E>fdp.exe" in page.inner_text("main")
         assert page.locator("main img").count() == 0
         token = page.locator("input[name=_xsrf]").first.get_attribute("value") or ""
@@ -385,7 +286,7 @@ def test_a_full_file_system_is_said_and_nothing_is_half_done(
     try:
         with logged_in(cluster, browser, "alice") as page:
             for name, text in (("large", "100 MiB, and the file system has 1 MiB free"), ("small", "system is full")):
-                page.goto(f"https://{HOST}/hub/files/home/tiny")
+                page.goto("/hub/files/home/tiny")
                 upload(page, [tmp_path / name])
                 page.get_by_text(text).wait_for()
         assert cluster.root(HOST, "ls -A ~alice/tiny") == ""
@@ -395,7 +296,7 @@ def test_a_full_file_system_is_said_and_nothing_is_half_done(
 
 def test_an_upload_that_is_cut_off_leaves_nothing(cluster: LabCluster, browser: Browser, tmp_path: Path) -> None:
     with logged_in(cluster, browser, "alice") as page:
-        page.goto(f"https://{HOST}/hub/files/scratch")
+        page.goto("/hub/files/scratch")
         page.evaluate(
             """async () => { const stop = new AbortController(), form = document.querySelector('form.upload');
             const body = new FormData(); body.append('file', new Blob([new Uint8Array(300 << 20)]), 'cut.bin');
@@ -407,42 +308,40 @@ def test_an_upload_that_is_cut_off_leaves_nothing(cluster: LabCluster, browser: 
 
 
 def test_a_restart_of_the_hub_and_of_the_proxy_keeps_the_notebook(cluster: LabCluster, browser: Browser) -> None:
-    with logged_in(cluster, browser, "alice") as page:
-        start_notebook(page, "alice")
+    with notebook(cluster, browser, "alice") as page:
+        job = job_of(cluster, "alice")
+        cluster.root(HOST, "systemctl restart deepops-web-hub haproxy")
         try:
-            job = cluster.root(HOST, "squeue -h -u alice -n notebook -o %i")
-            cluster.root(HOST, "systemctl restart deepops-web-hub haproxy")
-            wait_until("the notebook answers", lambda: lab_status(page) == 200, 120)
+            wait_until("the notebook answers", lambda: status_of(page, LAB) == 200, 120)
             assert state(cluster, job) == "RUNNING"
         finally:
             # JupyterHub itself loads for longer than the notebook was away
-            wait_until("the pages answer", lambda: cluster.holds(HOST, "su - alice -c web"), 120)
-            stop_notebook(page)
+            wait_for_pages(cluster)
 
 
 def test_a_dead_controller_is_said_on_each_page_and_the_notebook_goes_on(cluster: LabCluster, browser: Browser) -> None:
-    with logged_in(cluster, browser, "alice") as page:
-        start_notebook(page, "alice")
-        job = cluster.root(HOST, "squeue -h -u alice -n notebook -o %i")
-        cluster.root("ctl1", "systemctl stop slurmctld")
-        try:
+    with notebook(cluster, browser, "alice") as page:
+        job = job_of(cluster, "alice")
+        with no_controller(cluster):
             for path in ("jobs", f"jobs/{job}", "cluster"):
-                page.goto(f"https://{HOST}/hub/{path}")
+                page.goto(f"/hub/{path}")
                 assert "controller does not answer now" in page.inner_text("[role=alert]"), path
-            page.goto(f"https://{HOST}/hub/jobs")
+            page.goto("/hub/jobs")
             assert "Not known now." in page.inner_text("main")
-            assert lab_status(page) == 200
-        finally:
-            cluster.root("ctl1", "systemctl start slurmctld")
-            wait_until("Slurm answers", lambda: cluster.holds(HOST, "squeue -h"), 60)
-            stop_notebook(page)
-        cluster.root("ctl1", "systemctl stop slurmctld")
-        try:
-            page.goto(f"https://{HOST}/hub/spawn")
-            assert "controller does not answer now" in page.inner_text("body")
-        finally:
-            cluster.root("ctl1", "systemctl start slurmctld")
-            wait_until("Slurm answers", lambda: cluster.holds(HOST, "squeue -h"), 60)
+            assert status_of(page, LAB) == 200
+    with logged_in(cluster, browser, "alice") as page, no_controller(cluster):
+        page.goto("/hub/spawn")
+        assert "controller does not answer now" in page.inner_text("body")
+
+
+@contextmanager
+def no_controller(cluster: LabCluster) -> Iterator[None]:
+    cluster.root("ctl1", "systemctl stop slurmctld")
+    try:
+        yield
+    finally:
+        cluster.root("ctl1", "systemctl start slurmctld")
+        wait_until("Slurm answers", lambda: cluster.holds(HOST, "squeue -h"), 60)
 
 
 def test_the_name_of_a_job_is_text_on_the_pages(cluster: LabCluster, browser: Browser) -> None:
@@ -452,11 +351,11 @@ def test_the_name_of_a_job_is_text_on_the_pages(cluster: LabCluster, browser: Br
     job = cluster.root(HOST, "squeue -h -u alice -t PD -o %i").split()[-1]
     with logged_in(cluster, browser, "alice") as page:
         try:
-            answer = page.goto(f"https://{HOST}/hub/jobs")
+            answer = page.goto("/hub/jobs")
             assert answer is not None
             assert "script-src 'self'" in answer.headers["content-security-policy"]
             assert name in page.inner_text("main")
-            page.goto(f"https://{HOST}/hub/jobs/{job}")
+            page.goto(f"/hub/jobs/{job}")
             assert page.locator("main img").count() == 0
             assert "taken" not in page.title()
         finally:
@@ -468,7 +367,7 @@ def test_a_form_of_another_site_cancels_nothing(cluster: LabCluster, browser: Br
     with logged_in(cluster, browser, "alice") as page:
         try:
             address = f"https://{HOST}/hub/jobs/{job}/cancel"
-            page.goto(f"https://{HOST}/hub/jobs")
+            page.goto("/hub/jobs")
             for sent in ("", "2|0|0|0"):
                 refused = page.evaluate(
                     """async ([url, _xsrf]) => { const body = new URLSearchParams({_xsrf});
@@ -488,7 +387,7 @@ def test_a_form_of_another_site_cancels_nothing(cluster: LabCluster, browser: Br
 def test_who_has_logged_out_is_so_with_a_copy_of_the_cookies_too(cluster: LabCluster, browser: Browser) -> None:
     with logged_in(cluster, browser, "alice") as page:
         kept = page.context.storage_state()
-        page.goto(f"https://{HOST}/hub/logout")
+        page.goto("/hub/logout")
         with browser.new_context(ignore_https_errors=True, storage_state=kept) as copied:
             other = copied.new_page()
             other.goto(f"https://{HOST}/hub/jobs")
@@ -502,30 +401,14 @@ def test_the_session_of_a_closed_account_ends(cluster: LabCluster, browser: Brow
         try:
             # JupyterHub asks again after five minutes; when it starts, at once
             cluster.root(HOST, "systemctl restart deepops-web-hub")
-            wait_until("the pages answer", lambda: hub_status(page, "login") == 200, 60)
-            page.goto(f"https://{HOST}/hub/jobs")
+            wait_until("the pages answer", lambda: status_of(page, "/hub/login") == 200, 60)
+            page.goto("/hub/jobs")
             assert "/hub/login" in page.url
         finally:
             cluster.root(HOST, "usermod --expiredate '' mallory")
-        page.goto(f"https://{HOST}/hub/jobs")
+        page.goto("/hub/jobs")
         assert page.url.endswith("/hub/jobs")
     assert "session ended user=mallory" in cluster.root(HOST, "journalctl -u deepops-web-hub -o cat -g audit:")
-
-
-def hub_status(page: Page, path: str) -> int:
-    return status_of(page, f"https://{HOST}/hub/{path}")
-
-
-def status_of(page: Page, address: str) -> int:
-    """0 without an answer, also where another lab that comes or goes changes this host's network."""
-    with suppress(PlaywrightError):
-        answer = page.goto(address)
-        return answer.status if answer else 0
-    return 0
-
-
-def lab_status(page: Page) -> int:
-    return status_of(page, f"https://{HOST}/user/alice/api/status")
 
 
 def test_the_log_has_logins_and_cancels(cluster: LabCluster) -> None:

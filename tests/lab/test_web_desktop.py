@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.lab.chromium import chromium, needs_chromium
-from tests.lab.harness import PREFIX, SETTINGS, LabCluster, edit, fresh_cluster, wait_until
-from tests.lab.test_web import PEOPLE, logged_in, open_tile, start_notebook, stop_notebook
+from tests.lab.chromium import needs_chromium
+from tests.lab.harness import PREFIX, LabCluster, fresh_cluster, wait_until
+from tests.lab.web import deploy_pages, has_a_shell_in_its_job, logged_in, notebook, open_tile, status_of, stop_notebook
 
 pytestmark = needs_chromium
 HOST = "ctl1"
@@ -26,62 +26,43 @@ COLOURS = """() => {
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
     """One node that has the pages and runs jobs, with a desktop, and two users."""
     with fresh_cluster(f"{PREFIX}-desktop", tmp_path_factory, "--single") as made:
-        edit(made.directory / "cluster.yml", "components: [slurm", "components: [slurm, environment, web")
-        edit(made.directory / "cluster.yml", "roles: [", "roles: [login, ")
-        edit(made.directory / SETTINGS, "---\n", "---\nweb_desktop: xfce\n")
-        (made.directory / "people.yml").write_text(PEOPLE, encoding="utf-8")
-        made.deepopsctl("deploy")
-        wait_until("the pages answer", lambda: made.holds(HOST, "su - alice -c web"), 120)
+        deploy_pages(made, settings="web_desktop: xfce\n")
         yield made
-
-
-@pytest.fixture(scope="module")
-def browser(cluster: LabCluster) -> Iterator[Browser]:
-    with chromium(cluster, HOST) as started:
-        yield started
 
 
 @pytest.fixture(scope="module")
 def lab(cluster: LabCluster, browser: Browser) -> Iterator[Page]:
     """JupyterLab of alice's notebook."""
-    with logged_in(cluster, browser, "alice", host=HOST) as page:
-        start_notebook(page, "alice", host=HOST)
+    with notebook(cluster, browser, "alice") as page:
         yield page
 
 
 @pytest.fixture(scope="module")
 def desktop(lab: Page) -> Page:
     """The window that the tile opens for alice, once something is drawn in it."""
-    window = open_tile(lab, "alice", "Desktop", host=HOST)
+    window = open_tile(lab, "alice", "Desktop")
     window.get_by_text("Connected", exact=True).wait_for()
     wait_until("the desktop is drawn", lambda: window.evaluate(COLOURS) > 50, 120)
     return window
 
 
 def test_a_window_of_it_runs_in_the_job_of_its_user(cluster: LabCluster, desktop: Page) -> None:
-    (job,) = cluster.root(HOST, "squeue -h -u alice -n notebook -o %i").split()
-
-    def has_written() -> bool:
-        # what is typed before the window has the keyboard goes elsewhere
+    def enter(line: str) -> None:
         desktop.locator("#screen canvas").focus()
         desktop.keyboard.press("Control+Alt+t")
         desktop.wait_for_timeout(5000)
-        desktop.keyboard.type("echo $(id -un) $SLURM_JOB_ID $PWD > ~/seen", delay=20)
+        desktop.keyboard.type(line, delay=20)
         desktop.keyboard.press("Enter")
         desktop.wait_for_timeout(3000)
-        return cluster.holds(HOST, "test -s /home/alice/seen")
 
-    wait_until("a terminal on it has written", has_written, 120)
-    assert cluster.root(HOST, "cat /home/alice/seen") == f"alice {job} /home/alice"
+    has_a_shell_in_its_job(cluster, enter)
 
 
 @pytest.mark.usefixtures("desktop")
 def test_no_one_else_has_it(cluster: LabCluster, browser: Browser) -> None:
-    with logged_in(cluster, browser, "mallory", host=HOST) as page:
+    with logged_in(cluster, browser, "mallory") as page:
         for path in ("desktop/", "desktop-websockify/"):
-            answer = page.goto(f"https://{HOST}/user/alice/{path}")
-            assert answer is not None
-            assert answer.status == 403, path
+            assert status_of(page, f"/user/alice/{path}") == 403, path
     # on the very node: it listens on no port, and another user opens none of its sockets
     listening = cluster.root(HOST, "ss -Hltnup")
     assert not [name for name in ("vnc", "xfce", "dbus-daemon", "desktop") if name in listening], listening
@@ -101,7 +82,7 @@ def test_no_one_else_has_it(cluster: LabCluster, browser: Browser) -> None:
 def test_nothing_of_it_stays_after_the_job(cluster: LabCluster, lab: Page) -> None:
     assert cluster.holds(HOST, "pgrep -u alice -x Xvnc || pgrep -u alice Xtigervnc")
 
-    stop_notebook(lab, host=HOST)
+    stop_notebook(lab)
 
     wait_until("no process is left", lambda: not cluster.holds(HOST, "pgrep -u alice"), 60)
     assert cluster.root(HOST, "find /tmp/.X11-unix /tmp/.ICE-unix -type s") == ""

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser
 
-from tests.lab.chromium import chromium, needs_chromium
-from tests.lab.harness import PREFIX, SETTINGS, LabCluster, edit, fresh_cluster, wait_until
-from tests.lab.test_web import PEOPLE, logged_in
+from tests.lab.chromium import needs_chromium
+from tests.lab.harness import PREFIX, LabCluster, fresh_cluster, wait_until
+from tests.lab.web import deploy_pages, logged_in
 
 pytestmark = needs_chromium
 HOST, NODE = "ctl1", "gpu01"
@@ -37,19 +37,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
     """A controller that has the pages and monitoring, a node with GPUs, two users of one account."""
     options = ("--compute", "1", "--gpus", "a100:2", "--monitoring")
     with fresh_cluster(f"{PREFIX}-webmon", tmp_path_factory, *options) as made:
-        listed = made.directory / "cluster.yml"
-        edit(listed, "components: [nvidia, slurm", "components: [slurm, environment, web")
-        edit(listed, "roles: [controller]", "roles: [controller, login]")
-        edit(made.directory / SETTINGS, "---\n", f"---\n{WANTED}")
-        (made.directory / "people.yml").write_text(PEOPLE, encoding="utf-8")
-        made.deepopsctl("deploy")
+        deploy_pages(made, "monitoring", settings=WANTED)
         yield made
-
-
-@pytest.fixture(scope="module")
-def browser(cluster: LabCluster) -> Iterator[Browser]:
-    with chromium(cluster, HOST) as started:
-        yield started
 
 
 @pytest.fixture(scope="module")
@@ -69,10 +58,10 @@ def state_of(cluster: LabCluster, number: str) -> str:
 
 
 def test_the_page_of_a_job_has_its_use_over_time(cluster: LabCluster, browser: Browser, job: str) -> None:
-    with logged_in(cluster, browser, "alice", host=HOST) as page:
+    with logged_in(cluster, browser, "alice") as page:
 
         def drawn() -> set[str]:
-            page.goto(f"https://{HOST}/hub/jobs/{job}")
+            page.goto(f"/hub/jobs/{job}")
             return {each.get_attribute("aria-label") or "" for each in page.locator(".plot svg").all()}
 
         wait_until("four plots", lambda: len(drawn()) == 4, 240, details=lambda: page.inner_text("main"))
@@ -94,19 +83,19 @@ def test_the_owner_of_idle_gpus_is_told_once(cluster: LabCluster, browser: Brows
     assert notified() == [job]
     log = cluster.root(HOST, "journalctl -u deepops-idle-gpus -o cat --no-pager")
     assert log.count("1 owners of idle GPUs notified") == 1
-    with logged_in(cluster, browser, "alice", host=HOST) as page:
-        page.goto(f"https://{HOST}/hub/jobs/{job}")
+    with logged_in(cluster, browser, "alice") as page:
+        page.goto(f"/hub/jobs/{job}")
         assert f"done nothing for {IDLE_MINUTES} minutes" in page.inner_text("[role=status]")
 
 
 def test_another_user_sees_nothing_of_a_job_that_slurm_hides(cluster: LabCluster, browser: Browser, job: str) -> None:
     assert cluster.root(HOST, "su - mallory -c 'squeue -h'") == ""
-    with logged_in(cluster, browser, "mallory", host=HOST) as page:
+    with logged_in(cluster, browser, "mallory") as page:
         for path in ("jobs", "jobs?account=def-lab_gpu", f"jobs/{job}", "usage?users=1", "cluster"):
-            page.goto(f"https://{HOST}/hub/{path}")
+            page.goto(f"/hub/{path}")
             assert "alice" not in page.inner_text("main"), path
             assert page.locator(".plot").count() == 0, path
-        page.goto(f"https://{HOST}/hub/jobs/{job}")
+        page.goto(f"/hub/jobs/{job}")
         assert page.locator("[role=alert]").count() == 1
     # nor by what the page's program has
     refused = cluster.root(HOST, "su - mallory -c 'cat /etc/deepopsctl/web/monitoring.json'", ok=False)
@@ -116,8 +105,8 @@ def test_another_user_sees_nothing_of_a_job_that_slurm_hides(cluster: LabCluster
 def test_prometheus_that_is_down_leaves_the_sums(cluster: LabCluster, browser: Browser, job: str) -> None:
     cluster.root(HOST, "systemctl stop prometheus")
     try:
-        with logged_in(cluster, browser, "alice", host=HOST) as page:
-            page.goto(f"https://{HOST}/hub/jobs/{job}")
+        with logged_in(cluster, browser, "alice") as page:
+            page.goto(f"/hub/jobs/{job}")
             assert "Monitoring gives no answer now" in page.inner_text("main")
             assert page.locator(".bar").count() >= 1
     finally:

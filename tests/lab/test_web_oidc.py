@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser, Page, Response
 
-from deepopsctl.cluster import secrets
-from tests.lab.chromium import chromium, needs_chromium
-from tests.lab.harness import PREFIX, SETTINGS, LabCluster, edit, fresh_cluster
-from tests.lab.oidc import Provider
+from tests.lab.chromium import needs_chromium
+from tests.lab.harness import PREFIX, LabCluster, fresh_cluster
+from tests.lab.oidc import Provider, authorize
 
 pytestmark = needs_chromium
 HOST = "ctl1"
@@ -24,46 +21,20 @@ VALID = {"preferred_username": "alice"}
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
     """One node, with the pages and two users without passwords."""
     with fresh_cluster(f"{PREFIX}-web-oidc", tmp_path_factory, "--single") as made:
-        edit(made.directory / "cluster.yml", "components: [slurm]", "components: [slurm, web]")
-        settings = {"web_host": HOST, **Provider(made, HOST).settings()}
-        with (made.directory / SETTINGS).open("a", encoding="utf-8") as stream:
-            stream.writelines(f"{name}: {json.dumps(value)}\n" for name, value in settings.items())
-        vault = made.directory / "inventory" / "group_vars" / "all" / "secrets.yml"
-        secrets.change(vault, made.directory / ".vault-password", {"web_oidc_client_secret": SECRET})
-        made.root(HOST, "useradd -m -u 2001 -s /bin/bash alice; useradd -m -u 2002 -s /bin/bash mallory")
-        made.deepopsctl("deploy")
+        Provider(made, HOST).deploy(SECRET, web_host=HOST)
         yield made
 
 
 @pytest.fixture(scope="module")
 def provider(cluster: LabCluster, tmp_path_factory: pytest.TempPathFactory) -> Provider:
-    made = Provider(cluster, HOST)
-    made.start(tmp_path_factory.mktemp("provider"))
-    return made
-
-
-@pytest.fixture(scope="module")
-def browser(cluster: LabCluster) -> Iterator[Browser]:
-    with chromium(cluster, HOST) as started:
-        yield started
-
-
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    context = browser.new_context(ignore_https_errors=True)
-    yield context.new_page()
-    context.close()
+    return Provider(cluster, HOST).start(tmp_path_factory.mktemp("provider"))
 
 
 def log_in(page: Page, subject: str) -> Response:
     """As this user of the provider; what JupyterHub answers at the end."""
     page.goto(f"https://{HOST}/hub/login?next=%2Fhub%2Fjobs")
     page.get_by_role("button", name="Log in with Example University").click()
-    page.get_by_placeholder("sub").fill(subject)
-    with page.expect_response(re.compile(f"https://{HOST}/hub/(jobs|oauth_callback)")) as answer:
-        page.get_by_role("button", name="Authorize").click()
-    page.wait_for_load_state()
-    return answer.value
+    return authorize(page, subject, f"https://{HOST}/hub/(jobs|oauth_callback)")
 
 
 def log(cluster: LabCluster) -> str:

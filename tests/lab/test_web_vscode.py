@@ -9,9 +9,9 @@ from contextlib import suppress
 import pytest
 from playwright.sync_api import Browser, Page, TimeoutError as SlowError
 
-from tests.lab.chromium import chromium, needs_chromium
-from tests.lab.harness import PREFIX, SETTINGS, LabCluster, edit, fresh_cluster, wait_until
-from tests.lab.test_web import PEOPLE, logged_in, open_tile, start_notebook, stop_notebook
+from tests.lab.chromium import needs_chromium
+from tests.lab.harness import PREFIX, LabCluster, fresh_cluster, wait_until
+from tests.lab.web import deploy_pages, has_a_shell_in_its_job, logged_in, notebook, open_tile, status_of
 from tests.support.code_server import PLACE, build, needs_npm
 
 pytestmark = [needs_chromium, needs_npm]
@@ -24,66 +24,45 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
     """One node that has the pages and runs jobs, with code-server, and two users."""
     archive = build(tmp_path_factory.mktemp("code-server") / "built")
     with fresh_cluster(f"{PREFIX}-vscode", tmp_path_factory, "--single") as made:
-        edit(made.directory / "cluster.yml", "components: [slurm", "components: [slurm, environment, web")
-        edit(made.directory / "cluster.yml", "roles: [", "roles: [login, ")
-        edit(made.directory / SETTINGS, "---\n", f"---\nweb_vscode: {PLACE}/code-server\n")
-        (made.directory / "people.yml").write_text(PEOPLE, encoding="utf-8")
         made.root(HOST, f"mkdir {PLACE}")
         unpack = ["podman", "exec", "-i", f"{made.name}-{HOST}", "tar", "x", "--no-same-owner", "-C", str(PLACE)]
         with archive.open("rb") as stream:
             subprocess.run(unpack, stdin=stream, check=True)
         made.root(HOST, f"chmod -R go=u-w {PLACE}")
-        made.deepopsctl("deploy")
-        wait_until("the pages answer", lambda: made.holds(HOST, "su - alice -c web"), 120)
+        deploy_pages(made, settings=f"web_vscode: {PLACE}/code-server\n")
         yield made
-
-
-@pytest.fixture(scope="module")
-def browser(cluster: LabCluster) -> Iterator[Browser]:
-    with chromium(cluster, HOST) as started:
-        yield started
 
 
 @pytest.fixture(scope="module")
 def editor(cluster: LabCluster, browser: Browser) -> Iterator[Page]:
     """The window that the tile in JupyterLab opens for alice."""
-    with logged_in(cluster, browser, "alice", host=HOST) as page:
-        start_notebook(page, "alice", host=HOST)
-        try:
-            window = open_tile(page, "alice", "VS Code", host=HOST)
-            window.locator(".monaco-workbench .part.statusbar").wait_for()
-            yield window
-        finally:
-            stop_notebook(page, host=HOST)
+    with notebook(cluster, browser, "alice") as page:
+        window = open_tile(page, "alice", "VS Code")
+        window.locator(".monaco-workbench .part.statusbar").wait_for()
+        yield window
 
 
 def test_its_terminal_is_in_the_job_of_its_user(cluster: LabCluster, editor: Page) -> None:
-    (job,) = cluster.root(HOST, "squeue -h -u alice -n notebook -o %i").split()
     for _ in range(10):
         editor.keyboard.press("Control+Shift+Backquote")
         with suppress(SlowError):
             editor.locator(".terminal .xterm-helper-textarea").last.wait_for(state="attached", timeout=15_000)
             break
 
-    def has_written() -> bool:
-        # what is typed while the window still loads goes elsewhere
+    def enter(line: str) -> None:
         editor.locator(".terminal .xterm-helper-textarea").last.focus()
-        editor.keyboard.insert_text("echo $(id -un) $SLURM_JOB_ID $PWD > ~/seen")
+        editor.keyboard.insert_text(line)
         editor.keyboard.press("Enter")
         editor.wait_for_timeout(3000)
-        return cluster.holds(HOST, "test -s /home/alice/seen")
 
-    wait_until("its shell has written", has_written, 60)
-    assert cluster.root(HOST, "cat /home/alice/seen") == f"alice {job} /home/alice"
+    has_a_shell_in_its_job(cluster, enter)
 
 
 @pytest.mark.usefixtures("editor")
 def test_no_one_else_has_it(cluster: LabCluster, browser: Browser) -> None:
-    with logged_in(cluster, browser, "mallory", host=HOST) as page:
+    with logged_in(cluster, browser, "mallory") as page:
         for path in ("vscode/", "server-proxy/servers-info"):
-            answer = page.goto(f"https://{HOST}/user/alice/{path}")
-            assert answer is not None
-            assert answer.status == 403, path
+            assert status_of(page, f"/user/alice/{path}") == 403, path
     # on the very node it listens on no port, and its sockets are for alice alone
     assert "node" not in cluster.root(HOST, "ss -Hltnup")
     sockets = [path for path in cluster.root(HOST, SOCKETS).split() if "vscode" in path or "code-server" in path]
@@ -101,9 +80,7 @@ def test_no_port_of_the_node_is_a_page_of_the_users(cluster: LabCluster, editor:
     try:
         for path in ("proxy/9999/", "proxy/localhost:9999/", "vscode/proxy/9999/", "vscode/absproxy/9999/"):
             page = editor.context.new_page()
-            answer = page.goto(f"https://{HOST}/user/alice/{path}")
-            assert answer is not None
-            assert answer.status in (403, 404), (path, answer.status)
+            assert status_of(page, f"/user/alice/{path}") in (403, 404), path
             assert "Directory listing" not in page.inner_text("body")
             page.close()
     finally:
