@@ -288,7 +288,8 @@ def test_a_full_file_system_is_said_and_nothing_is_half_done(
             for name, text in (("large", "100 MiB, and the file system has 1 MiB free"), ("small", "system is full")):
                 page.goto("/hub/files/home/tiny")
                 upload(page, [tmp_path / name])
-                page.get_by_text(text).wait_for()
+                # a connection that no one reads from ends after a minute, and Chromium tries once more: 122 s
+                page.get_by_text(text).wait_for(timeout=100_000)
         assert cluster.root(HOST, "ls -A ~alice/tiny") == ""
     finally:
         cluster.root(HOST, "umount ~alice/tiny; rmdir ~alice/tiny")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -19,8 +20,9 @@ from .pages import Page
 
 # what the agent may take to store what it has, when all of it has come
 STORE_S = 110
-# after a refusal: browsers show an answer when they have sent all, or the connection ends
-MOST_THROWN_AWAY = 32 << 20
+# after a refusal: browsers show an answer when they have sent all, or when HAProxy, which then takes no more, ends the
+# connection after its `timeout client`; some send all once more before
+THROW_AWAY_S = 60
 _BOUNDARY = re.compile(r"multipart/form-data;\s*boundary=\"?([^\";]{1,70})\"?", re.IGNORECASE)
 _INERT = "sandbox; default-src 'none'; frame-ancestors 'none'"
 _PLACE = r"/([a-z]+(?::[^/]{1,300})?(?:/.*)?)"
@@ -199,7 +201,7 @@ class UploadHandler(_FilePage):
     _answer: asyncio.Task[dict[str, Any]] | None = None
     _stack: AsyncExitStack
     _trouble = ""
-    _thrown_away = 0
+    _refused_at = 0.0
 
     async def prepare(self) -> None:
         """Ask for it, before the first byte comes."""
@@ -232,10 +234,10 @@ class UploadHandler(_FilePage):
             self._trouble = files_views.NO_ANSWER
 
     async def data_received(self, chunk: bytes) -> None:
-        """Pass it on; when it is refused, the rest is thrown away, as far as it is short."""
+        """Pass it on; when it is refused, the rest is thrown away, as far as it comes soon."""
         if self._asked is None or self._answer is None or self._answer.done():
-            self._thrown_away += len(chunk)
-            if self._thrown_away > MOST_THROWN_AWAY:
+            self._refused_at = self._refused_at or time.monotonic()
+            if time.monotonic() - self._refused_at > THROW_AWAY_S:
                 await self._end()
             return
         try:
