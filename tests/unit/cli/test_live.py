@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
@@ -15,6 +16,15 @@ from deepopsctl.cli.output import info
 from deepopsctl.cli.views import live
 from deepopsctl.cli.views.live import live_view
 from deepopsctl.run.events import HostResult, HostStarted, Status, TaskStarted
+
+
+def printed_on(terminal: int) -> str:
+    """All that was written to the other side, which is closed; the kernel hands it over piece by piece."""
+    pieces = []
+    with contextlib.suppress(OSError):
+        while piece := os.read(terminal, 100_000):
+            pieces.append(piece)
+    return b"".join(pieces).decode()
 
 
 def test_what_follows_a_run_is_done_without_a_terminal_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,7 +50,7 @@ def test_a_component_that_has_ended_stays_with_its_seconds(monkeypatch: pytest.M
             for component, status in (("nvidia", Status.OK), ("storage", Status.FAILED), ("slurm", Status.OK)):
                 watch(TaskStarted(component, "Play", "Install", 1.0))
                 watch(HostResult("gpu01" if status is Status.OK else "gpu02", component, "", "Install", status, 1.0))
-        shown = click.unstyle(os.read(terminal, 100_000).decode())
+    shown = click.unstyle(printed_on(terminal))
     os.close(terminal)
 
     assert [re.search(rf"{sign} {name}  \d+\.\d s", shown) is not None
@@ -70,7 +80,7 @@ def test_a_long_task_shows_what_the_packages_of_a_node_are_at(monkeypatch: pytes
             watch(HostStarted("gpu02", "Install"))
             watch(HostResult("gpu01", "slurm", "", "Install", Status.OK, 1.0))
             assert shown.wait(20)
-        text = click.unstyle(os.read(terminal, 100_000).decode())
+    text = click.unstyle(printed_on(terminal))
     os.close(terminal)
 
     assert "gpu02 unpacks libpmix2 of gpu02" in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -107,4 +108,6 @@ def test_without_module_files_there_is_no_cache(node: Node) -> None:
 
 
 def test_shellcheck_finds_nothing(node: Node) -> None:
-    assert subprocess.run(["shellcheck", node.program], capture_output=True, text=True).stdout == ""
+    shellcheck = Path(sys.executable).with_name("shellcheck")
+
+    assert subprocess.run([shellcheck, node.program], capture_output=True, text=True).stdout == ""
