@@ -390,7 +390,7 @@ def test_a_job_has_the_space_that_slurm_has_counted(
 
 def test_shellcheck_finds_nothing(tmp_path: Path) -> None:
     # the pinned one, whatever is in the path; dash and bash have -O
-    words = [Path(sys.executable).with_name("shellcheck"), "--exclude=SC3067"]
+    words = [str(Path(sys.executable).with_name("shellcheck")), "--exclude=SC3067"]
     for path in (of_task(tmp_path, "prolog"), of_task(tmp_path, "namespace"), TestPieces.prolog(tmp_path)):
         done = subprocess.run([*words, path], capture_output=True, text=True)
         assert done.stdout == ""
