@@ -97,6 +97,11 @@ class Progress:
         return self._now.done
 
     @property
+    def left(self) -> set[str]:
+        """The nodes that have begun it and not ended it."""
+        return self._now.left
+
+    @property
     def unfinished(self) -> tuple[str, ...]:
         """The nodes that have begun any task and not ended it."""
         return tuple(sorted(set().union(*(task.left for task in self._open.values()))))

@@ -136,7 +136,7 @@ class _View:
 
     def follow(self, inspect: Inspect) -> None:
         """Ask the node that the task waits for, where it takes long."""
-        began, left = self.task_since, self.progress.started.copy().difference(self.progress.done.copy())
+        began, left = self.task_since, self.progress.left
         if left and (seconds := time.monotonic() - began) > _LONG_S:
             node = min(left)
             answer = inspect(node, seconds)

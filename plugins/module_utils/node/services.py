@@ -214,8 +214,8 @@ class Watch:
 
     def _pause(self, name: str) -> float:
         """Until the next look at a unit, in seconds: one that only has to stay up is not looked at before it has."""
-        runs = self.now[name].get("ActiveState") == "active"
-        return min(self._to_go(name), CALM_READY_S) if runs and self._to_go(name) > 0 else LOOK_S
+        to_go = self._to_go(name) if self.now[name].get("ActiveState") == "active" else 0.0
+        return min(to_go, CALM_READY_S) if to_go > 0 else LOOK_S
 
     def _restarted(self, name: str) -> str:
         count = restarts(self.now[name])
