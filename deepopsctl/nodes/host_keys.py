@@ -57,7 +57,7 @@ def compare(directory: ClusterDir, cluster: Cluster, node: Node, patience_s: flo
     deadline = time.monotonic() + patience_s
     while True:
         try:
-            offered = hostkeys.offered(target, route)
+            offered = hostkeys.offered(target)
         except NoAnswerError:
             if time.monotonic() > deadline:
                 raise

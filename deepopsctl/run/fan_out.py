@@ -16,8 +16,10 @@ from typing import IO
 MOST_BYTES, MOST_BYTES_OF_SLURM = 4 << 20, 64 << 20
 # of all answers together, which are in files and in memory: so much, and so much more for each node
 TOGETHER, TOGETHER_EACH = 128 << 20, 128 << 10
-# what it costs to look at a hundred processes that often does not show
-POLL_S = 0.005
+# between two looks at what runs: a few processes are looked at often, a hundred 20 times a second
+POLL_S, POLL_EACH_S = 0.005, 0.0005
+# how many may run where most have begun to answer and do something themselves: three files of ours for each
+MOST_BEGUN = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +62,9 @@ def starved_s(pid: int) -> float:
 
 
 def ask_all(calls: Iterable[Call], *, width: int, stopped: Callable[[], bool] = lambda: False) -> dict[str, Answer]:
-    """The answers by node; each has its time from the start of its own ssh, and `width` are asked at a time.
+    """The answers by node; each has its time from the start of its own ssh, and `width` are connected to at a time.
 
+    A node that has begun to answer costs this machine next to nothing, so the next one need not wait for its end.
     The time in which this machine was too busy to run that ssh is not the node's. A call is taken from `calls` when its
     turn comes, and not kept: what all nodes read together may be large. Ends early, with what there is by then, where
     `stopped` says so.
@@ -70,7 +73,8 @@ def ask_all(calls: Iterable[Call], *, width: int, stopped: Callable[[], bool] = 
     room = TOGETHER
     try:
         while not stopped():
-            for call in islice(waiting, width - len(running)):
+            silent = sum(not each.size for each in running)
+            for call in islice(waiting, max(0, min(width - silent, max(width, MOST_BEGUN) - len(running)))):
                 running.append(_Asked(call))
                 room += TOGETHER_EACH
             if not running:
@@ -83,7 +87,7 @@ def ask_all(calls: Iterable[Call], *, width: int, stopped: Callable[[], bool] = 
                 running.remove(asked)
                 answers[asked.call.node] = answer = asked.answer()
                 room -= len(answer.output)
-            time.sleep(POLL_S)
+            time.sleep(max(POLL_S, POLL_EACH_S * len(running)))
     finally:
         for asked in running:
             asked.answer()

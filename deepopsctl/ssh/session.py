@@ -11,7 +11,7 @@ from typing import Protocol
 
 from deepopsctl.cluster.ssh_login import Target, jump_login, options, quoted
 from deepopsctl.ssh import results
-from deepopsctl.ssh.client import Answer, Client, Failure, Route
+from deepopsctl.ssh.client import NO_SECRET, Answer, Client, Failure, Route
 from deepopsctl.ssh.host_keys import HostKeyError, HostKeys, NoAnswerError
 from deepopsctl.ssh.key_pair import KeyPair
 from deepopsctl.ssh.passwords import AskPass
@@ -147,7 +147,7 @@ class Session:
         self.controller_identity = report.last("identity")
         self.sudo_refused = report.last("sudo-password") == "refused"
         if not verified:
-            verification = self.tools.client.login(self.target, self._cluster_key, NOTHING)
+            verification = self.tools.client.login(self.target, (*self._cluster_key, *NO_SECRET), NOTHING)
             if verification.failure is Failure.DENIED:
                 return results.unverified(self.facts, verification, report)
             if not verification.ok:
@@ -184,7 +184,8 @@ class JumpSession(Session):
     __slots__ = ()
 
     def _try_keys(self) -> NodeResult | None:
-        answer = self.tools.client.login(self.target, jump_login(str(self.tools.key.private)), NOTHING)
+        auth = (*jump_login(str(self.tools.key.private)), *NO_SECRET)
+        answer = self.tools.client.login(self.target, auth, NOTHING)
         if answer.failure is Failure.DENIED:
             return None
         if answer.failure in (Failure.NONE, Failure.COMMAND):

@@ -430,7 +430,7 @@ def test_a_key_that_is_put_into_the_home_opens_nothing(ssh_lab: SshLab, tmp_path
 def test_keys_of_an_older_setup_move_and_go_on_opening_the_node(ssh_lab: SshLab, own_key: Path) -> None:
     moved = ssh_lab.setup("--identity", str(own_key))
 
-    assert "1 keys of ~/.ssh moved to root's file" in moved["gpu01"]["message"]
+    assert "1 key of ~/.ssh moved to root's file" in moved["gpu01"]["message"]
     assert lets_in(ssh_lab, "gpu01", own_key)
 
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -36,6 +37,15 @@ def test_one_that_does_not_begin_is_given_up_early_and_one_that_has_begun_is_not
     assert (answers["silent"].late, answers["silent"].output) == (True, b"")
     assert (answers["begun"].status, answers["begun"].output) == (0, b"begun\ndone\n")
     assert (answers["hangs"].late, answers["hangs"].output) == (True, b"begun\n")
+
+
+def test_nodes_that_have_begun_keep_no_other_from_being_asked(tmp_path: Path) -> None:
+    """Each ends when all four have begun."""
+    script = f"echo begun; touch {tmp_path}/$$; until [ $(ls {tmp_path} | wc -l) = 4 ]; do sleep 0.05; done"
+
+    answers = fan_out.ask_all([call(name, script) for name in ("n1", "n2", "n3", "n4")], width=1)
+
+    assert [answer.status for answer in answers.values()] == [0, 0, 0, 0]
 
 
 def test_all_answers_together_are_bounded_and_the_largest_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

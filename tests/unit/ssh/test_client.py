@@ -7,6 +7,7 @@ from types import FrameType
 
 import pytest
 
+from deepopsctl.cluster.ssh_login import Target
 from deepopsctl.ssh.client import Client, Failure, last_words, read_answer, read_route
 
 CHANGED = """\
@@ -68,11 +69,7 @@ def test_a_route_knows_whether_there_is_a_key_to_try(tmp_path: Path) -> None:
     assert read_route(output, {"SSH_AUTH_SOCK": "/run/agent"}).keys
     key.touch()
     route = read_route(output, {})
-    assert (route.user, route.host, route.port, route.direct, route.keys) == ("ada", "gpu01", 2222, True, True)
-
-
-def test_a_route_through_a_persons_own_jump_host_is_not_direct() -> None:
-    assert not read_route("user ada\nhostname gpu01\nport 22\nproxyjump bastion\n", {}).direct
+    assert (route.user, route.host, route.port, route.keys) == ("ada", "gpu01", 2222, True)
 
 
 def test_ctrl_c_ends_the_ssh_that_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +88,7 @@ def test_ctrl_c_ends_the_ssh_that_is_waited_for(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(Client, "_start", start)
     try:
         with pytest.raises(KeyboardInterrupt):
-            Client(tmp_path / "known_hosts").scan("192.0.2.1", 0)
+            Client(tmp_path / "known_hosts").probe(Target("gpu01", "192.0.2.1"), ())
         assert started[0].wait(10) == -signal.SIGKILL
     finally:
         signal.signal(signal.SIGALRM, before)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,15 +33,19 @@ ROUTE = Route("ubuntu", "192.0.2.1", 22)
 
 @dataclass(slots=True)
 class Network(Client):
-    """A client whose machines show these keys to a scan."""
+    """A client whose machines show these keys, one a connection, as ssh writes them down."""
 
     shown: list[HostKey] = field(default_factory=list)
-    scans: int = 0
+    probes: int = 0
 
-    def scan(self, host: str, port: int) -> Answer:
-        self.scans += 1
-        lines = [f"{host} {key.type} {key.blob}" for key in self.shown]
-        return Answer(Failure.NONE if lines else Failure.UNREACHABLE, "\n".join(lines), "no route to host")
+    def probe(self, target: Target, first: Sequence[str]) -> Answer:
+        self.probes += 1
+        wanted = dict(option.split("=", 1) for option in first if "=" in option)
+        key = next((key for key in self.shown if key.type in wanted["HostKeyAlgorithms"].split(",")), None)
+        if key:
+            line = f"{target.destination} {key.type} {key.blob}\n"
+            Path(wanted["UserKnownHostsFile"].strip('"')).write_text(line, encoding="utf-8")
+        return Answer(Failure.DENIED if key else Failure.UNREACHABLE, "", "no route to host")
 
 
 @pytest.fixture
