@@ -91,7 +91,6 @@ class Settings:
 
     set_hostname: bool
     confinement: str
-    families: tuple[str, ...]
     tested: Mapping[str, tuple[str, ...]]
     # of Slurm's user: as set, 0 for not; and what packages choose, by family
     user_id: int = 0

@@ -91,15 +91,12 @@ def _refused(name: str, about: str, node: NodeFacts) -> Check | None:
 
 def system(node: NodeFacts, _: Declared) -> Check:
     """Distribution and version, by the tables of group_vars."""
-    refused = _refused("os", "slurm", node)
+    refused = _refused("os", "platform", node) or _refused("os", "slurm", node)
     if refused:
         return refused
-    has, settings = f"{node.distribution} {node.version}", node.settings
-    tested = ", ".join(f"{name} {' and '.join(versions)}" for name, versions in settings.tested.items())
-    if node.family not in settings.families:
-        families = ", ".join(settings.families)
-        return failed("os", node.name, f"only the families {families} are supported", has, tested)
-    versions = settings.tested.get(node.distribution, ())
+    has, known = f"{node.distribution} {node.version}", node.settings.tested
+    tested = ", ".join(f"{name} {' and '.join(versions)}" for name, versions in known.items())
+    versions = known.get(node.distribution, ())
     if node.version in versions or node.version.partition(".")[0] in versions:
         return passed("os", node.name, has, tested)
     return warned("os", node.name, f"deepopsctl is not tested on {has}", has, tested)

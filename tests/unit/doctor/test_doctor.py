@@ -125,7 +125,7 @@ DAMAGES = (
            gpu02(login={"user": "ubuntu", "networked": "/home/ubuntu (nfs4 at /home)", "keys": "root"})),
     Damage("login-keys", WARN, "`deploy` moves them", gpu02(managed=True, login=KEYS_IN_HOME)),
     Damage("login-keys", SKIP, "only root can see it", gpu02(root=False, login={**KEYS_IN_HOME, "keys": ""})),
-    Damage("os", FAIL, "only the families Debian", gpu02(distribution="Rocky", version="9.4", family="RedHat")),
+    Damage("os", FAIL, "not supported", gpu02(refusals={"platform": ("Rocky 9.4 is not supported", "hint")})),
     Damage("os", WARN, "deepopsctl is not tested on", gpu02(version="11")),
     Damage("os", WARN, "on Ubuntu 24.04", gpu02(distribution="Ubuntu", version="24.04")),
     Damage("hostname", FAIL, "gpu01, which is another node", gpu02(hostname="gpu01")),
