@@ -149,6 +149,8 @@ passwd --quiet --lock root
 rm -f /etc/ssh/ssh_host_* /etc/hostname /etc/resolv.conf
 systemctl --quiet enable {" ".join(ENABLED_UNITS)}
 systemctl --quiet mask {" ".join(MASKED_UNITS)}
+# nothing is newer than the last boot: ldconfig, sysusers and the journal's catalog are as packages left them
+touch -r /usr /etc/.updated /var/.updated
 mkdir -p /etc/systemd/system-generators
 for name in {" ".join(MASKED_GENERATORS)}; do
     ln -s /dev/null "/etc/systemd/system-generators/systemd-$name-generator"
