@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -211,6 +213,23 @@ def test_a_run_with_more_nodes_than_workers_does_not_spin(tmp_path: Path) -> Non
         return int((directory / "sleeps").read_text())
 
     assert sleeps("true") * 3 < sleeps("false")
+
+
+def test_looks_that_take_long_are_far_apart_and_work_for_the_nodes_is_no_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = importlib.util.spec_from_file_location("warm_up", WARM_UP)
+    assert spec
+    assert spec.loader
+    warm_up = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(warm_up)
+    used, slept = [0.0], list[float]()
+    monkeypatch.setattr(warm_up, "time", SimpleNamespace(process_time=lambda: used[0], sleep=slept.append))
+    rest = warm_up.Rest()
+
+    for look_s in (0.001, 2.0, 0.001, 0.01, 0.01, 0.2, 0.2):
+        used[0] += look_s
+        rest.sleep(0.0001)
+
+    assert slept == pytest.approx([0.005, 0.005, 0.005, 0.005, 0.04, 0.04, 0.2])
 
 
 # how often a template is compiled, here and by a worker that has compiled nothing itself
