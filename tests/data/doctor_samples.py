@@ -62,7 +62,7 @@ REPORT: dict[str, Any] = {
     "root": True,
     "secure_boot": "unknown",
     "settings": {
-        "set_hostname": True, "confinement": "auto", "families": ["Debian"], "tested": {"Debian": ["12", "13"]},
+        "set_hostname": True, "confinement": "auto", "tested": {"Debian": ["12", "13"]},
         "user_id": 0, "package_user_ids": {"Debian": 64030}, "slurm": {},
     },
     "slurm": {"daemons": ["slurmd"], "version": "24.11.5", "managed": True, "plugins": [
