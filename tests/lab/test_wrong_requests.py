@@ -11,7 +11,7 @@ from tests.lab.harness import SETTINGS, LabCluster, edit
 # a script of the site's own is enough for a job_submit.lua
 SCRIPTED = 'slurm_conf_job_script: "-- nothing"\nslurm_conf_contact: help@example.com\n'
 SHORT = '  - {name: short, nodes: "gpu01", max_time: "1:00:00"}\n'
-GPU = '  - {name: gpu, nodes: "gpu[01-02]", default: true}\n'
+GPU = '  - {name: gpu, nodes: "gpu[01-02]", default: true, max_time: "02:00:00"}\n'
 SUBMIT = "--wrap=true"
 
 
