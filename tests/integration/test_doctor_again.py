@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from deepopsctl.run.request import default_width
 from tests.data.doctor_samples import REPORT
 from tests.integration.sites import make_site, make_unreachable, play
 
@@ -14,6 +15,7 @@ TASKS = """\
   ansible.builtin.shell: |
     echo {{{{ deepops_node_timeout | default(60) }}}} >> {asked}/{{{{ inventory_hostname }}}}
     wc -l < {asked}/{{{{ inventory_hostname }}}}
+    echo {{{{ ansible_forks }}}} > {asked}/forks
   timeout: "{{{{ deepops_node_timeout | default(60) }}}}"
   register: question
 - name: Answer
@@ -45,5 +47,7 @@ def test_a_node_whose_sudo_was_silent_is_asked_once_more_with_more_time(tmp_path
     assert checks["reachable", "n2"]["status"] == "fail"
     first, second = map(int, (asked / "n1").read_text().split())
     assert (first, second >= 90) == (60, True)
+    # each node's ssh opens a connection: as many at a time as this machine has processors for
+    assert int((asked / "forks").read_text()) == default_width()
     # the report is one, in the directory of the first question
     assert json.loads((site.last_run() / "checks.json").read_text())["checks"] == list(checks.values())

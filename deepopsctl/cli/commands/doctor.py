@@ -58,7 +58,7 @@ def _examine(settings: Settings, options: dict[str, Any]) -> Examination:
     from deepopsctl.doctor.examine import COMMAND, SUDO_S, examine, late_hosts, names_of, second_request, unfit
     from deepopsctl.run.late import merged
     from deepopsctl.run.questions import DOCTOR_PLAYBOOK
-    from deepopsctl.run.request import IMPATIENT_SSH
+    from deepopsctl.run.request import IMPATIENT_SSH, default_width
     from deepopsctl.run.runner import run_readonly
     from deepopsctl.slurm.hardware import load_hardware
     from deepopsctl.text.node_sets import fold
@@ -82,6 +82,8 @@ def _examine(settings: Settings, options: dict[str, Any]) -> Examination:
             extra_vars={"deepops_doctor_names": names_of(cluster)},
             limit=limit.text,
             ssh=IMPATIENT_SSH,
+            # each opens a connection of its own, also where Ansible asks
+            forks=default_width(),
             patience_s=SUDO_S,
         )
         outcome = run_watched(request, limit.hosts, verbosity=settings.verbosity)
