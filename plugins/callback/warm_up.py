@@ -312,8 +312,8 @@ class Rest:
     """The main process's `time.sleep`, of which Ansible wants 10,000 a second while all workers are busy.
 
     With a hundred nodes one look at all of them takes 10 to 40 ms of CPU, so looking 200 times a second keeps a core
-    busy. What was done since the last sleep may also be work for the nodes, which is no reason to wait: two looks in
-    turn tell.
+    busy. What was done since the last sleep may also be work for the nodes, which must not wait: the shorter of two
+    rounds counts.
     """
 
     def __init__(self) -> None:
@@ -322,8 +322,8 @@ class Rest:
     def sleep(self, seconds: float) -> None:
         """Sleep for at least so long."""
         used_s = time.process_time() - self._awake_s
-        look_s, self._before_s = min(used_s, self._before_s), used_s
-        time.sleep(max(seconds, SHORTEST_SLEEP_S, min(REST * look_s, LONGEST_SLEEP_S)))
+        round_s, self._before_s = min(used_s, self._before_s), used_s
+        time.sleep(max(seconds, SHORTEST_SLEEP_S, min(REST * round_s, LONGEST_SLEEP_S)))
         self._awake_s = time.process_time()
 
 

@@ -225,8 +225,8 @@ def test_looks_that_take_long_are_far_apart_and_work_for_the_nodes_is_no_look(mo
     monkeypatch.setattr(warm_up, "time", SimpleNamespace(process_time=lambda: used[0], sleep=slept.append))
     rest = warm_up.Rest()
 
-    for look_s in (0.001, 2.0, 0.001, 0.01, 0.01, 0.2, 0.2):
-        used[0] += look_s
+    for round_s in (0.001, 2.0, 0.001, 0.01, 0.01, 0.2, 0.2):
+        used[0] += round_s
         rest.sleep(0.0001)
 
     assert slept == pytest.approx([0.005, 0.005, 0.005, 0.005, 0.04, 0.04, 0.2])
