@@ -52,13 +52,15 @@ class Client:
         environment: Mapping[str, str] | None = None,
     ) -> Answer:
         """Log in with the given authentication options and run a script."""
-        start = [*without_variables(withheld([target], os.environ)), "ssh", "-T"]
-        arguments = [*start, *self.options(), *auth, *target.arguments(), script.command]
+        arguments = [*_ssh(target), *self.options(), *auth, *target.arguments(), script.command]
         return self._run(arguments, script.data, environment or {}, self.connect_timeout + script.seconds)
 
     def probe(self, target: Target, first: Sequence[str]) -> Answer:
-        """Connect without logging in (to see a host key): the first options win over the usual ones."""
-        arguments = ["ssh", "-T", *first, *self.options(), *target.arguments(), "true"]
+        """Connect without logging in (to see a host key): the first options win over the usual ones.
+
+        A host may take a login without any key, so this has no variables for it either.
+        """
+        arguments = [*_ssh(target), *first, *self.options(), *target.arguments(), "true"]
         return self._run(arguments, "", {}, self.connect_timeout + 5)
 
     def route(self, target: Target) -> Route:
@@ -130,6 +132,11 @@ class Client:
                 ) from error
             self._running.add(process)
             return process
+
+
+def _ssh(target: Target) -> list[str]:
+    """What a connection begins with: nothing of this machine's environment goes to the host."""
+    return [*without_variables(withheld([target], os.environ)), "ssh", "-T"]
 
 
 class Failure(Enum):

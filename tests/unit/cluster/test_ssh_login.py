@@ -71,7 +71,11 @@ def test_ssh_understands_the_proxy_command_whatever_the_path(tmp_path: Path, dir
     login = [*client.options(), *jump_login(str(known_hosts.with_name("key")))]
     inner = proxy_command(login, Target("one", "one", "ada", 2022))
     outer = proxy_command(login, Target("two", "two", proxy=inner))
-    assert client.route(Target("gpu01", "gpu01", proxy=outer)).host == "gpu01"
+    target = Target("gpu01", "gpu01", proxy=outer)
+    assert client.route(target).host == "gpu01"
+    words = ["ssh", "-G", *client.options(), *target.arguments()]
+    shown = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert "\nproxycommand ssh " in shown
 
 
 def test_the_proxy_command_runs_an_ssh_that_knows_the_hop(tmp_path: Path) -> None:

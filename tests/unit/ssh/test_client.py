@@ -8,6 +8,7 @@ from types import FrameType
 import pytest
 
 from deepopsctl.cluster.ssh_login import Target
+from deepopsctl.ssh import client
 from deepopsctl.ssh.client import Client, Failure, last_words, read_answer, read_route
 
 CHANGED = """\
@@ -70,6 +71,17 @@ def test_a_route_knows_whether_there_is_a_key_to_try(tmp_path: Path) -> None:
     key.touch()
     route = read_route(output, {})
     assert (route.user, route.host, route.port, route.keys) == ("ada", "gpu01", 2222, True)
+
+
+def test_a_host_that_only_shows_its_key_gets_no_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may take a login without any key, and is not known yet."""
+    started: list[list[str]] = []
+    monkeypatch.setattr(client, "withheld", lambda targets, _names: [f"TOKEN_OF_{target.name}" for target in targets])
+    monkeypatch.setattr(Client, "_run", lambda _self, arguments, *_: started.append(arguments))
+
+    Client(tmp_path / "known_hosts").probe(Target("gpu01", "192.0.2.1"), ())
+
+    assert started[0][:4] == ["env", "-u", "TOKEN_OF_gpu01", "ssh"]
 
 
 def test_ctrl_c_ends_the_ssh_that_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
