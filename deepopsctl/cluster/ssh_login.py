@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
@@ -25,6 +26,8 @@ CONFINED: Mapping[str, str] = MappingProxyType({
     # only the first SetEnv counts; the name is one that no sshd accepts
     "SetEnv": "DEEPOPSCTL=1",
 })  # fmt: skip
+# of a key exchange: the usual one of OpenSSH 9.0 to 9.8 (sntrup761) takes 0.1 s of this machine's CPU, this one a tenth
+CHEAP: Mapping[str, str] = MappingProxyType({"KexAlgorithms": "^ecdh-sha2-nistp256"})
 # a connection that the person shares was checked by other rules than the pinned key
 ALONE: Mapping[str, str] = MappingProxyType({"ControlMaster": "no", "ControlPath": "none"})
 # Variables that ssh, Ansible and their helpers read here, and that tell a node nothing
@@ -112,9 +115,22 @@ def quoted(path: Path | str) -> str:
     return '"' + str(path).replace("%", "%%") + '"'
 
 
-def options(pairs: dict[str, object]) -> list[str]:
+def options(pairs: Mapping[str, object]) -> list[str]:
     """`-o KEY=VALUE` for each pair."""
     return [part for key, value in pairs.items() for part in ("-o", f"{key}={value}")]
+
+
+@cache
+def cheap_exchange() -> Mapping[str, str]:
+    """The option for connections that carry nothing secret, so that nothing has to be kept from computers to come.
+
+    Empty where this machine's ssh does not know it (before OpenSSH 8.1), or there is no ssh.
+    """
+    try:
+        known = subprocess.run(["ssh", "-G", "-F", "none", *options(CHEAP), "any"], capture_output=True, check=False)
+    except OSError:
+        return {}
+    return CHEAP if known.returncode == 0 else {}
 
 
 def withheld(targets: Iterable[Target], environment: Iterable[str]) -> list[str]:

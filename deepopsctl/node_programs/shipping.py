@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from ._shared.own_programs import LIBRARY
 # what all programs are in, and what several of them use
 _HERE = Path(__file__).parent
 _SHARED = "_shared"
+# an import by a relative name; only it is parsed, as a whole file takes long
+_IMPORT = re.compile(r"^[ \t]*(from \.[\w.]* import (?:\([^)]*\)|.+))", re.MULTILINE)
 # one fixed time: the same sources make the same bytes
 _TIME = (2026, 1, 1, 0, 0, 0)
 # -I: root must not import from a user's PYTHONPATH; -B: leave no bytecode files behind
@@ -71,7 +74,7 @@ def sources(name: str) -> tuple[tuple[str, str], ...]:
     Each is (path from node_programs/ on, content).
     """
     texts: dict[Path, str] = {}
-    missing = _files(_directory(name))
+    missing = set(_files(_directory(name)))
     while missing:
         path = missing.pop()
         texts[path] = path.read_text(encoding="utf-8")
@@ -81,11 +84,11 @@ def sources(name: str) -> tuple[tuple[str, str], ...]:
 
 def _imports(path: Path, text: str) -> Iterator[Path]:
     """Files that come with a file: single modules of _shared, any other package that it imports as a whole."""
-    # most files import nothing but their neighbours, and parsing takes time
+    # most files import nothing but their neighbours
     if path.suffix != ".py" or ("from .." not in text and path.parent.name != _SHARED):
         return
-    for node in ast.walk(ast.parse(text)):
-        if not isinstance(node, ast.ImportFrom) or not node.level:
+    for node in ast.parse("\n".join(_IMPORT.findall(text))).body:
+        if not isinstance(node, ast.ImportFrom):
             continue
         parts = path.parents[node.level - 1].joinpath(*(node.module or "").split(".")).relative_to(_HERE).parts
         if parts[0] == _SHARED:
@@ -96,15 +99,21 @@ def _imports(path: Path, text: str) -> Iterator[Path]:
             yield from _files(package)
 
 
-def _files(package: Path) -> set[Path]:
+@cache
+def _files(package: Path) -> frozenset[Path]:
     """All of a package, and what makes the directories above it packages."""
     above = (parent / "__init__.py" for parent in package.parents if parent.is_relative_to(_HERE))
-    return {*above, *(path for path in package.rglob("*") if path.suffix in (".py", ".ptx"))}
+    return frozenset((*above, *(path for path in package.rglob("*") if path.suffix in (".py", ".ptx"))))
+
+
+def archive(name: str, main: str = "") -> bytes:
+    """A program as an archive, with what `node_program` starts it by; `main` is what `python3 ARCHIVE` runs."""
+    # texts of Ansible's have a type of their own, with which a cache finds nothing
+    return _packed(str(name), str(main))
 
 
 @cache
-def archive(name: str, main: str = "") -> bytes:
-    """A program as an archive, with what `node_program` starts it by; `main` is what `python3 ARCHIVE` runs."""
+def _packed(name: str, main: str) -> bytes:
     files = {"__main__.py": main} if main else {}
     files["deepopsctl/__init__.py"] = ""
     files |= {f"deepopsctl/{path}": text for path, text in sources(name)}

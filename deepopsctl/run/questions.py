@@ -13,12 +13,12 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from deepopsctl.cluster.ssh_login import withheld, without_variables
+from deepopsctl.cluster.ssh_login import cheap_exchange, withheld, without_variables
 from deepopsctl.cluster.way import Way, one_of_each_kind
 from deepopsctl.files import write_atomic
 from deepopsctl.model.cluster import Cluster, Node
@@ -263,6 +263,12 @@ def reachable_nodes(request: RunRequest, cluster: Cluster) -> tuple[Node, ...]:
     # a group, or a pattern of Ansible's, is not a node
     is_plain = wanted <= {node.name for node in cluster.nodes}
     return tuple(node for node in cluster.nodes if is_plain and (not wanted or node.name in wanted))
+
+
+def without_secrets(request: RunRequest, cluster: Cluster) -> RunRequest:
+    """The same with a cheaper key exchange, where no password and no connection of a deploy's goes its way."""
+    secret = request.become_password is not None or not reachable_nodes(request, cluster)
+    return request if secret else replace(request, ssh={**request.ssh, **cheap_exchange()})
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,10 +28,6 @@ _UNREACHABLE = re.compile(
 _NOISE = re.compile(r"^(debug\d|Warning: Permanently added|\*\* |@@@|# )")
 _PENALTY = re.compile(r"not allowed at this time|(closed by remote host|reset by peer)\s*$", re.IGNORECASE)
 
-# For connections that carry nothing secret, so that none has to be kept from computers to come: with OpenSSH 9.0 to 9.8
-# the usual exchange (sntrup761) takes 0.1 s of this machine's CPU, this one a tenth
-NO_SECRET = options({"KexAlgorithms": "^ecdh-sha2-nistp256"})
-
 
 @dataclass(slots=True)
 class Client:

@@ -19,10 +19,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from deepopsctl.cluster.ssh_login import Target, options, quoted
+from deepopsctl.cluster.ssh_login import Target, cheap_exchange, options, quoted
 from deepopsctl.errors import DeepOpsError
 from deepopsctl.files import write_atomic
-from deepopsctl.ssh.client import NO_SECRET, Client, Failure, Route
+from deepopsctl.ssh.client import Client, Failure, Route
 
 # requested one by one: a host shows one key a connection
 _KEY_TYPES = (
@@ -202,7 +202,7 @@ class HostKeys:
                     "BatchMode": "yes",
                     "PreferredAuthentications": "none",
                 }
-                answer = self.client.probe(target, [*options(first), *NO_SECRET])
+                answer = self.client.probe(target, [*options({**first, **cheap_exchange()})])
                 lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
             keys.update(key for key in (parse_host_key(line.partition(" ")[2]) for line in lines) if key)
             reason = answer.reason

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from deepopsctl.cluster.ssh_login import CHEAP, options
 from deepopsctl.node_programs._shared import access_keys
 
 # of report lines, among what a login prints
@@ -207,8 +208,10 @@ if ! grep -qiE "^[[:space:]]*Include[[:space:]]+$base\.config[[:space:]]*\$" .ss
   say "changed controller"
 fi
 command -v ssh >/dev/null || stop "ssh is not installed here: install openssh-client"
-xargs -r -n 1 -P 16 sh -c '
-  why=$(ssh -o BatchMode=yes -o ConnectTimeout=10 -o ConnectionAttempts=2 "$1" true 2>&1 </dev/null) || {
+# an older ssh does not know this, and each login tells that it works and nothing else
+cheap="@cheap@"; ssh -G -F none $cheap any >/dev/null 2>&1 || cheap=
+cheap=$cheap xargs -r -n 1 -P 16 sh -c '
+  why=$(ssh $cheap -o BatchMode=yes -o ConnectTimeout=10 -o ConnectionAttempts=2 "$1" true 2>&1 </dev/null) || {
     printf "@deepopsctl missed %s %s\n" "$1" "$(printf "%s" "$why" | tail -n 1 | cut -c 1-200)"
     exit
   }
@@ -268,7 +271,8 @@ def controller_script(base: str, config: str, known_hosts: str, names: list[str]
     head = f"{base}\n{len(config.encode())}\n{len(known_hosts.encode())}\n"
     data = head + known_hosts + config + "".join(f"{name}\n" for name in names)
     # 16 logins at a time, 20 s for each that does not answer
-    return _script(_CONTROLLER, data, 60 + 2 * len(names))
+    script = _CONTROLLER.replace("@cheap@", " ".join(options(CHEAP)))
+    return _script(script, data, 60 + 2 * len(names))
 
 
 def _script(text: str, data: str, seconds: int = 60) -> Script:

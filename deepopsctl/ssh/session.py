@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from deepopsctl.cluster.ssh_login import Target, jump_login, options, quoted
+from deepopsctl.cluster.ssh_login import Target, cheap_exchange, jump_login, options, quoted
 from deepopsctl.ssh import results
-from deepopsctl.ssh.client import NO_SECRET, Answer, Client, Failure, Route
+from deepopsctl.ssh.client import Answer, Client, Failure, Route
 from deepopsctl.ssh.host_keys import HostKeyError, HostKeys, NoAnswerError
 from deepopsctl.ssh.key_pair import KeyPair
 from deepopsctl.ssh.passwords import AskPass
@@ -147,7 +147,9 @@ class Session:
         self.controller_identity = report.last("identity")
         self.sudo_refused = report.last("sudo-password") == "refused"
         if not verified:
-            verification = self.tools.client.login(self.target, (*self._cluster_key, *NO_SECRET), NOTHING)
+            verification = self.tools.client.login(
+                self.target, (*self._cluster_key, *options(cheap_exchange())), NOTHING
+            )
             if verification.failure is Failure.DENIED:
                 return results.unverified(self.facts, verification, report)
             if not verification.ok:
@@ -184,7 +186,7 @@ class JumpSession(Session):
     __slots__ = ()
 
     def _try_keys(self) -> NodeResult | None:
-        auth = (*jump_login(str(self.tools.key.private)), *NO_SECRET)
+        auth = (*jump_login(str(self.tools.key.private)), *options(cheap_exchange()))
         answer = self.tools.client.login(self.target, auth, NOTHING)
         if answer.failure is Failure.DENIED:
             return None

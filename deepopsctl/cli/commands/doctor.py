@@ -57,7 +57,7 @@ def _examine(settings: Settings, options: dict[str, Any]) -> Examination:
     from deepopsctl.doctor.control_host import check_control_host, read_control_facts
     from deepopsctl.doctor.examine import COMMAND, SUDO_S, examine, late_hosts, names_of, second_request, unfit
     from deepopsctl.run.late import merged
-    from deepopsctl.run.questions import DOCTOR_PLAYBOOK
+    from deepopsctl.run.questions import DOCTOR_PLAYBOOK, without_secrets
     from deepopsctl.run.request import IMPATIENT_SSH, default_width
     from deepopsctl.run.runner import run_readonly
     from deepopsctl.slurm.hardware import load_hardware
@@ -86,6 +86,7 @@ def _examine(settings: Settings, options: dict[str, Any]) -> Examination:
             forks=default_width(),
             patience_s=SUDO_S,
         )
+        request = without_secrets(request, cluster)
         outcome = run_watched(request, limit.hosts, verbosity=settings.verbosity)
         if not outcome.stopped and (late := late_hosts(outcome.summary)):
             info(f"asking late nodes again, with more time: {fold(late)}")

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import threading
-import urllib.request
 from collections.abc import Callable, Iterable, Mapping
-from http.client import HTTPException
-from urllib.error import HTTPError
 
 LIMIT_S = 8
 
 
-def connection_error(url: str) -> str:
-    """Why an address does not answer; '' for an answer of any kind."""
-    return _error(urllib.request.build_opener(), url)
+def connection_error(url: str, proxies: Mapping[str, str] | None = None) -> str:
+    """Why an address does not answer; '' for an answer of any kind. Without `proxies` by those of the environment."""
+    # a third of what most programs take to start, of which many are asked for no address
+    import urllib.request
+    from http.client import HTTPException
+    from urllib.error import HTTPError
 
-
-def _error(opener: urllib.request.OpenerDirector, url: str) -> str:
+    opener = urllib.request.build_opener(*[urllib.request.ProxyHandler(dict(proxies))] if proxies else [])
     try:
         request = urllib.request.Request(url, method="HEAD")  # noqa: S310 (a setting of the site's)
         opener.open(request, timeout=LIMIT_S).close()
@@ -30,8 +29,7 @@ def _error(opener: urllib.request.OpenerDirector, url: str) -> str:
 
 def unanswered(urls: Iterable[str], proxies: Mapping[str, str] | None = None) -> dict[str, str]:
     """Those that do not answer, each with the reason; without `proxies` those of the environment are asked."""
-    opener = urllib.request.build_opener(*[urllib.request.ProxyHandler(dict(proxies))] if proxies else [])
-    return errors_of(urls, lambda url: _error(opener, url))
+    return errors_of(urls, lambda url: connection_error(url, proxies))
 
 
 def errors_of(urls: Iterable[str], ask: Callable[[str], str] = connection_error) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import subprocess
 import sys
@@ -33,6 +34,16 @@ def test_every_module_of_a_program_can_be_imported_on_a_node(name: str, tmp_path
 
     assert modules
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_every_import_of_another_file_is_seen_without_parsing_a_whole_file() -> None:
+    def imported(text: str) -> set[tuple[object, ...]]:
+        found = (each for each in ast.walk(ast.parse(text)) if isinstance(each, ast.ImportFrom) and each.level)
+        return {(each.level, each.module, *(name.name for name in each.names)) for each in found}
+
+    texts = [path.read_text() for path in Path(shipping.__file__).parent.rglob("*.py")]
+
+    assert [imported("\n".join(shipping._IMPORT.findall(text))) for text in texts] == list(map(imported, texts))
 
 
 def test_a_program_brings_what_it_shares_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,6 +104,6 @@ def test_a_suite_brings_the_whole_program_that_it_measures_with() -> None:
 
 def test_the_same_sources_make_the_same_archive() -> None:
     first = shipping.archive("validate_smoke")
-    shipping.archive.cache_clear()
+    shipping._packed.cache_clear()
 
     assert shipping.archive("validate_smoke") == first

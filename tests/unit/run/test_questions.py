@@ -17,6 +17,7 @@ import yaml
 
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.inventory import render_inventory
+from deepopsctl.cluster.ssh_login import cheap_exchange, options
 from deepopsctl.content import content_dir, playbook
 from deepopsctl.run import fan_out, questions as asking
 from deepopsctl.run.question_program import archive
@@ -37,10 +38,12 @@ from deepopsctl.run.questions import (
     is_repeatable,
     known,
     nodes_left,
+    without_secrets,
 )
 from deepopsctl.run.request import IMPATIENT_SSH, RunRequest
 from deepopsctl.run.runner import QUESTIONS, _Run
 from deepopsctl.run.workspace import RunDir
+from tests.support.files import write_program
 
 SPEC = """\
 schema: 1
@@ -318,6 +321,30 @@ def test_the_doctors_program_comes_from_memory_and_the_answer_has_its_time(
     assert "/var/lib/deepopsctl/programs" not in call.command[-1]
     assert "ControlPath=none" in call.command
     assert len(call.data.splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "cheap"),
+    [({}, True), ({"become_password": "x"}, False), ({"ssh_password": "x"}, False), ({"verbosity": 1}, False)],
+)
+def test_a_password_is_kept_from_computers_to_come(
+    directory: ClusterDir, changes: dict[str, Any], *, cheap: bool
+) -> None:
+    request = without_secrets(RunRequest(directory, DOCTOR_PLAYBOOK, ssh=IMPATIENT_SSH, **changes), directory.cluster())
+
+    shown = subprocess.run(["ssh", "-G", *options(request.ssh), "any"], capture_output=True, text=True, check=True)
+
+    algorithms = shown.stdout.partition("\nkexalgorithms ")[2].splitlines()[0].split(",")
+    assert (algorithms[0] == "ecdh-sha2-nistp256") is cheap
+    # a node that lacks it uses another
+    assert len(algorithms) > 1
+
+
+def test_a_ssh_that_can_not_put_one_first_uses_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = 'case "$*" in *KexAlgorithms=^*) exit 255 ;; esac'
+    monkeypatch.setenv("PATH", f"{write_program(tmp_path / 'ssh', old).parent}:{os.environ['PATH']}")
+
+    assert cheap_exchange.__wrapped__() == {}
 
 
 @pytest.mark.parametrize(

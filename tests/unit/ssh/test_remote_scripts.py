@@ -163,11 +163,14 @@ def test_a_linked_ssh_config_stays_a_link(home: Path) -> None:
     assert (home / "dotfiles").read_text() == "Include deepopsctl-hpc.config\nHost *\n"
 
 
-def test_names_that_cannot_be_reached_are_reported_with_the_reason(home: Path) -> None:
+@pytest.mark.parametrize(
+    "old", ["", 'case "$*" in *KexAlgorithms=^*) echo "Bad SSH2 KexAlgorithms"; exit 255 ;; esac; ']
+)
+def test_names_that_cannot_be_reached_are_reported_with_the_reason(home: Path, old: str) -> None:
     (home / ".ssh").mkdir()
     config = "Host gone\n    HostName 127.0.0.1\n    Port 1\n"
     # ssh takes the home directory from the user database: it is told where to look
-    wrapper = f'exec {shutil.which("ssh")} -F "$HOME/.ssh/deepopsctl-hpc.config" "$@"'
+    wrapper = f'{old}exec {shutil.which("ssh")} -F "$HOME/.ssh/deepopsctl-hpc.config" "$@"'
     directory = write_program(home / "bin" / "ssh", wrapper).parent
     script = controller_script("deepopsctl-hpc", config, "", ["gone"])
     done = end(script, home, PATH=f"{directory}:{os.environ['PATH']}")
