@@ -35,7 +35,7 @@ import stat
 import sys
 import time
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -43,14 +43,18 @@ from typing import Any
 from ansible import constants
 from ansible._internal._templating import _jinja_bits as templating
 from ansible.executor import module_common, task_result
+from ansible.playbook.role import Role
 from ansible.plugins import loader, strategy
 from ansible.plugins.callback import CallbackBase
 from ansible.plugins.lookup import template as template_lookup
 from ansible.release import __version__ as ansible_version
 from ansible.utils.display import Display
+from ansible.vars import manager
 from jinja2 import __version__ as jinja_version, nodes
 from jinja2.environment import TemplateExpression
+from jinja2.filters import FILTERS
 from jinja2.parser import Parser
+from jinja2.tests import TESTS
 
 # releases of ansible-core whose module_common was tested with this; 2.21 has another ModuleDepFinder
 TESTED = ("2.19",)
@@ -114,6 +118,10 @@ class CallbackModule(CallbackBase):
             skip_without_worker()
         with contextlib.suppress(Exception):
             find_filters_once()
+        with contextlib.suppress(Exception):
+            read_variables_once()
+        with contextlib.suppress(Exception):
+            render_variables_once()
         with contextlib.suppress(Exception):
             compile_once_on_nodes()
 
@@ -384,15 +392,32 @@ def skipped(task: Any, variables: Any) -> dict[str, Any] | None:
 
 
 def find_filters_once() -> None:
-    """Ansible lists and loads the files of a collection each time a worker uses one of its filters."""
-    filters = loader.filter_loader
-    known = dict(filters_of_collection())
-    find = filters.get_with_context
+    """Ansible lists and loads the files of a collection each time a worker uses one of its filters.
+
+    For Jinja's own, such as `length`, it lists its own files first, for each template that uses one.
+    """
+    for plugins, own, of_jinja in (
+        (loader.filter_loader, filters_of_collection(), FILTERS),
+        (loader.test_loader, (), TESTS),
+    ):
+        plugins.get_with_context = find_once = once_by_name(plugins.get_with_context, dict(own))
+        # `==` is a test, too, and no name of a plugin
+        for name in filter(str.isidentifier, of_jinja):
+            find_once(name)
+
+
+def once_by_name(find: Callable[..., Any], known: dict[str, Any]) -> Callable[..., Any]:
+    """The same search, which looks once for each name."""
 
     def known_or_not(name: str, *args: Any, **kwargs: Any) -> Any:
-        return known.get(name) or find(name, *args, **kwargs)
+        if name not in known:
+            result = find(name, *args, **kwargs)
+            if args or kwargs:
+                return result
+            known[name] = result
+        return known[name]
 
-    filters.get_with_context = known_or_not
+    return known_or_not
 
 
 def filters_of_collection() -> Iterator[tuple[str, Any]]:
@@ -406,6 +431,64 @@ def filters_of_collection() -> Iterator[tuple[str, Any]]:
             filters._update_object(obj=plugin, name=whole, path=file.object._original_path, resolved=whole)
             context._resolved_fqcn = plugin.ansible_name
             yield whole, loader.get_with_context_result(plugin, context)
+
+
+def read_variables_once() -> None:
+    """For each host-task Ansible merges all files of variables, copies all facts and looks for its role's directory.
+
+    It does so anew each time, in its main process, of which there is one for all nodes.
+    """
+    plugin = type(loader.vars_loader.get("host_group_vars"))
+    read = plugin.get_vars
+    known: dict[object, Any] = {}
+
+    def known_or_read(self: Any, files: Any, path: str, entities: Any, cache: bool = True) -> Any:
+        key = (
+            path,
+            *((each.base_type, each.name) for each in (entities if isinstance(entities, list) else [entities])),
+        )
+        if key not in known or not cache:
+            known[key] = read(self, files, path, entities, cache)
+        return known[key]
+
+    plugin.get_vars = known_or_read
+    manager.namespace_facts = facts_as_they_are
+    real = functools.cache(os.path.realpath)
+    Role.get_role_path = lambda self: real(self._role_path)
+
+
+def facts_as_they_are(facts: dict[str, Any]) -> dict[str, Any]:
+    """What `ansible_facts` has, by names without `ansible_`; Ansible copies all of it."""
+    return {
+        "ansible_facts": {
+            name if name == "ansible_local" else name.removeprefix("ansible_"): value for name, value in facts.items()
+        }
+    }
+
+
+def render_variables_once() -> None:
+    """A variable that several others are made of is rendered once for a template, not once for each of them.
+
+    Ansible prepares all variables anew for each variable in a template that is a template itself, and what one of them
+    has rendered the next does not know. Here they share it until the outermost template is done.
+    """
+    prepare = templating._flatten_and_lazify_vars
+    lazy = templating._AnsibleLazyTemplateMixin._try_create
+
+    def shared(mapping: Any) -> Iterator[Any]:
+        context = templating.TemplateContext.current(optional=True)
+        if context is None or context.stop_on_template or mapping is not context.templar.available_variables:
+            yield from prepare(mapping)
+            return
+        while context._parent_ctx and context._parent_ctx.templar is context.templar:
+            context = context._parent_ctx
+        known, prepared = vars(context).get("prepared", (None, None))
+        if known is not mapping:
+            prepared = lazy(mapping)
+            context.prepared = mapping, prepared
+        yield prepared
+
+    templating._flatten_and_lazify_vars = shared
 
 
 def compile_once_on_nodes() -> None:

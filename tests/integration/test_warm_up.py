@@ -277,6 +277,89 @@ def test_a_template_is_compiled_once_a_run_and_an_error_is_ansibles(tmp_path: Pa
     assert "Syntax error in template" in actual["message"]
 
 
+# how often files of variables are merged, and files of plugins listed, before and since
+VARIABLES = """
+import json, pkgutil, sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+spec = spec_from_file_location("warm_up", sys.argv[1])
+warm_up = module_from_spec(spec)
+spec.loader.exec_module(warm_up)
+from ansible.inventory.manager import InventoryManager
+from ansible.parsing.dataloader import DataLoader
+from ansible.playbook.role import Role
+from ansible.plugins.loader import init_plugin_loader, vars_loader
+from ansible.template import Templar, trust_as_template
+from ansible.vars.manager import VariableManager
+init_plugin_loader()
+for name, text in {"hosts": "a\\nb\\n", "group_vars/all.yml": "of_all: 1\\n", "host_vars/a.yml": "of_a: 2\\n"}.items():
+    Path(name).parent.mkdir(exist_ok=True)
+    Path(name).write_text(text)
+files = DataLoader()
+inventory = InventoryManager(loader=files, sources=[str(Path("hosts").absolute())])
+variables = VariableManager(loader=files, inventory=inventory)
+plugin, counted = type(vars_loader.get("host_group_vars")), []
+load, listed = plugin.load_found_files, pkgutil.iter_modules
+plugin.load_found_files = lambda *args: (counted.append("files"), load(*args))[1]
+pkgutil.iter_modules = lambda *args, **named: (counted.append("plugins"), listed(*args, **named))[1]
+a, b = (inventory.get_host(name) for name in "ab")
+variables.set_host_facts("a", {"ansible_x": {"n": 1}, "ansible_local": {"l": 2}, "y": [3]})
+role = Role()
+role._role_path = "."
+def round():
+    del counted[:]
+    first, second = variables.get_vars(host=a), variables.get_vars(host=b)
+    templar = Templar(loader=files, variables={"x": "abc"})
+    length = templar.template(trust_as_template("{{ x | length if x is defined }}"))
+    known = {"of_all", "of_a", "ansible_facts"}
+    kept = [{name: values[name] for name in sorted(known & values.keys())} for values in (first, second)]
+    return [[kept, length, role.get_role_path()], sorted(set(counted))]
+before = round()
+warm_up.find_filters_once()
+warm_up.read_variables_once()
+round()
+print(json.dumps({"before": before, "since": round()}))
+"""
+
+
+def test_files_of_variables_and_of_plugins_are_read_once_a_run(tmp_path: Path) -> None:
+    actual = output(tmp_path, VARIABLES, str(WARM_UP))
+
+    facts = {"x": {"n": 1}, "ansible_local": {"l": 2}, "y": [3]}
+    known = [{"ansible_facts": facts, "of_a": 2, "of_all": 1}, {"ansible_facts": {}, "of_all": 1}]
+    assert actual["before"] == [[known, 3, str(tmp_path)], ["files", "plugins"]]
+    assert actual["since"] == [[known, 3, str(tmp_path)], []]
+
+
+def test_a_variable_of_others_is_rendered_once_for_a_template_and_anew_for_the_next(tmp_path: Path) -> None:
+    variables = {"base": "{{ value | witness }}", "x": "{{ base }}x", "y": "{{ base }}y", "both": "{{ x ~ y }}"}
+    tasks: list[dict[str, Any]] = [
+        {"name": "Tell", "ansible.builtin.debug": {"msg": ["{{ both }}", "{{ x }}"]}},
+        {"name": "Change", "ansible.builtin.set_fact": {"value": "2"}},
+        {"name": "Tell", "ansible.builtin.debug": {"msg": "{{ both }}"}},
+        {"name": "Tell each", "ansible.builtin.debug": {"msg": "{{ item ~ z }}"}, "loop": ["{{ x }}", "{{ y }}"],
+         "vars": {"z": "{{ item ~ both }}"}},
+        {"name": "Fail", "ansible.builtin.debug": {"msg": "{{ gone.there ~ x }}"}},
+    ]  # fmt: skip
+    plays = [{"name": "Use them", "hosts": "all", "gather_facts": False, "vars": variables, "tasks": tasks}]
+
+    def told(switch: str) -> tuple[list[tuple[object, ...]], int]:
+        directory = tmp_path / switch
+        (directory / "filter").mkdir(parents=True)
+        (directory / "filter" / "witness.py").write_text(USED.format(path=str(directory / "used")), encoding="utf-8")
+        settings = {"ANSIBLE_FILTER_PLUGINS": str(directory / "filter"), "DEEPOPSCTL_WARM_UP": switch}
+        done = play(directory, plays, {"a": {"value": "1"}, "b": {"value": "3"}}, settings=settings)
+        texts = [(each.host, each.task, each.data.get("msg"), each.data.get("results")) for each in done.results]
+        return sorted(texts, key=str), len((directory / "used").read_text().splitlines())
+
+    warm, without = told("true"), told("false")
+
+    assert warm[0] == without[0]
+    assert [text[2] for text in warm[0] if text[:2] == ("a", "Tell")] == ["2x2y", ["1x1y", "1x"]]
+    # two in a list and two in a text; one after the change; each item, and what they are made of
+    assert warm[1] * 2 <= without[1]
+
+
 def test_modules_are_packed_once_for_all_runs_where_no_other_user_can_write(tmp_path: Path) -> None:
     task = {"name": "Ask", "deepopsctl.cluster.node_info": {}}
     plays = [{"name": "Ask it", "hosts": "all", "gather_facts": False, "tasks": [task]}]
