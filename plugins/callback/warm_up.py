@@ -436,7 +436,7 @@ def filters_of_collection() -> Iterator[tuple[str, Any]]:
 def read_variables_once() -> None:
     """For each host-task Ansible merges all files of variables, copies all facts and looks for its role's directory.
 
-    It does so anew each time, in its main process, of which there is one for all nodes.
+    Its main process does so, of which there is one for all nodes.
     """
     plugin = type(loader.vars_loader.get("host_group_vars"))
     read = plugin.get_vars
@@ -469,8 +469,8 @@ def facts_as_they_are(facts: dict[str, Any]) -> dict[str, Any]:
 def render_variables_once() -> None:
     """A variable that several others are made of is rendered once for a template, not once for each of them.
 
-    Ansible prepares all variables anew for each variable in a template that is a template itself, and what one of them
-    has rendered the next does not know. Here they share it until the outermost template is done.
+    Ansible prepares all variables again for each variable that is a template itself, and what one of them has rendered
+    the next does not know. Here they share it until the outermost template is done.
     """
     prepare = templating._flatten_and_lazify_vars
     lazy = templating._AnsibleLazyTemplateMixin._try_create

@@ -331,7 +331,7 @@ def test_files_of_variables_and_of_plugins_are_read_once_a_run(tmp_path: Path) -
     assert actual["since"] == [[known, 3, str(tmp_path)], []]
 
 
-def test_a_variable_of_others_is_rendered_once_for_a_template_and_anew_for_the_next(tmp_path: Path) -> None:
+def test_a_variable_of_others_is_rendered_once_for_a_template_and_again_for_the_next(tmp_path: Path) -> None:
     variables = {"base": "{{ value | witness }}", "x": "{{ base }}x", "y": "{{ base }}y", "both": "{{ x ~ y }}"}
     tasks: list[dict[str, Any]] = [
         {"name": "Tell", "ansible.builtin.debug": {"msg": ["{{ both }}", "{{ x }}"]}},
@@ -343,7 +343,7 @@ def test_a_variable_of_others_is_rendered_once_for_a_template_and_anew_for_the_n
     ]  # fmt: skip
     plays = [{"name": "Use them", "hosts": "all", "gather_facts": False, "vars": variables, "tasks": tasks}]
 
-    def told(switch: str) -> tuple[list[tuple[object, ...]], int]:
+    def reports(switch: str) -> tuple[list[tuple[object, ...]], int]:
         directory = tmp_path / switch
         (directory / "filter").mkdir(parents=True)
         (directory / "filter" / "witness.py").write_text(USED.format(path=str(directory / "used")), encoding="utf-8")
@@ -352,7 +352,7 @@ def test_a_variable_of_others_is_rendered_once_for_a_template_and_anew_for_the_n
         texts = [(each.host, each.task, each.data.get("msg"), each.data.get("results")) for each in done.results]
         return sorted(texts, key=str), len((directory / "used").read_text().splitlines())
 
-    warm, without = told("true"), told("false")
+    warm, without = reports("true"), reports("false")
 
     assert warm[0] == without[0]
     assert [text[2] for text in warm[0] if text[:2] == ("a", "Tell")] == ["2x2y", ["1x1y", "1x"]]

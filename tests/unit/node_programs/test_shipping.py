@@ -38,8 +38,8 @@ def test_every_module_of_a_program_can_be_imported_on_a_node(name: str, tmp_path
 
 def test_every_import_of_another_file_is_seen_without_parsing_a_whole_file() -> None:
     def imported(text: str) -> set[tuple[object, ...]]:
-        found = (each for each in ast.walk(ast.parse(text)) if isinstance(each, ast.ImportFrom) and each.level)
-        return {(each.level, each.module, *(name.name for name in each.names)) for each in found}
+        relative = (each for each in ast.walk(ast.parse(text)) if isinstance(each, ast.ImportFrom) and each.level)
+        return {(each.level, each.module, *(name.name for name in each.names)) for each in relative}
 
     texts = [path.read_text() for path in Path(shipping.__file__).parent.rglob("*.py")]
 
