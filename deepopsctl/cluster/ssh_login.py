@@ -124,13 +124,20 @@ def options(pairs: Mapping[str, object]) -> list[str]:
 def cheap_exchange() -> Mapping[str, str]:
     """The option for connections that carry nothing secret, so that nothing has to be kept from computers to come.
 
-    Empty where this machine's ssh does not know it (before OpenSSH 8.1), or there is no ssh.
+    Empty where this machine's configuration of ssh chooses exchanges itself, where its ssh does not know the option
+    (before OpenSSH 8.1), or there is no ssh.
     """
     try:
-        known = subprocess.run(["ssh", "-G", "-F", "none", *options(CHEAP), "any"], capture_output=True, check=False)
+        chosen, usual, cheap = map(_exchanges, ([], ["-F", "none"], ["-F", "none", *options(CHEAP)]))
     except OSError:
         return {}
-    return CHEAP if known.returncode == 0 else {}
+    return CHEAP if cheap and chosen == usual else {}
+
+
+def _exchanges(arguments: Iterable[str]) -> list[str]:
+    """The line of `ssh -G` with these arguments that has the key exchanges."""
+    shown = subprocess.run(["ssh", "-G", *arguments, "any"], capture_output=True, text=True, check=False)
+    return [line for line in shown.stdout.splitlines() if line.startswith("kexalgorithms ")]
 
 
 def withheld(targets: Iterable[Target], environment: Iterable[str]) -> list[str]:

@@ -208,8 +208,10 @@ if ! grep -qiE "^[[:space:]]*Include[[:space:]]+$base\.config[[:space:]]*\$" .ss
   say "changed controller"
 fi
 command -v ssh >/dev/null || stop "ssh is not installed here: install openssh-client"
-# an older ssh does not know this, and each login tells that it works and nothing else
-cheap="@cheap@"; ssh -G -F none $cheap any >/dev/null 2>&1 || cheap=
+# each login tells that it works and nothing else; an older ssh does not know this, and a site may choose for itself
+cheap="@cheap@"
+exchanges() { ssh -G "$@" any 2>/dev/null | grep '^kexalgorithms '; }
+{ exchanges -F none $cheap >/dev/null && [ "$(exchanges)" = "$(exchanges -F none)" ]; } || cheap=
 cheap=$cheap xargs -r -n 1 -P 16 sh -c '
   why=$(ssh $cheap -o BatchMode=yes -o ConnectTimeout=10 -o ConnectionAttempts=2 "$1" true 2>&1 </dev/null) || {
     printf "@deepopsctl missed %s %s\n" "$1" "$(printf "%s" "$why" | tail -n 1 | cut -c 1-200)"
