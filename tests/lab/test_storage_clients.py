@@ -37,9 +37,14 @@ WRITTEN = (
     "grep -E 'deepopsctl|[.]mount$|/etc/beegfs|lnet.conf' | grep -v -e keyrings/ -e sources.list.d/ | sort"
 )
 LNET = "[Unit]\nConditionPathExists=/etc/lnet.conf\n[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\n"
+# what both hand to the kernel as flags of the mount
+FLAGS = """\
+flags=rw$(echo "$4" | tr , '\\n' | grep -xE 'ro|noatime|nosuid|nodev|noexec' | sed 's/^/,/' | tr -d '\\n')
+exec mount -t tmpfs -o "$flags" "$1" "$2"
+"""
 # as mount.lustre and mount.beegfs are called by mount(8), and as little as they must find
 # options that Lustre's does not know it hands to the kernel, which then mounts nothing
-MOUNT_LUSTRE = """\
+MOUNT_LUSTRE = f"""\
 #!/bin/sh
 systemctl --quiet is-active lnet.service || exit 32
 for option in $(echo "$4" | tr , ' '); do
@@ -48,15 +53,13 @@ for option in $(echo "$4" | tr , ' '); do
         *) echo "Unknown option '$option', won't mount." >&2; exit 22 ;;
     esac
 done
-exec mount -t tmpfs "$1" "$2"
-"""
+{FLAGS}"""
 LFS = '#!/bin/sh\n[ "$1" = check ] || exit 0\necho "scratch-OST0001: inactive"\nexit 1\n'
-MOUNT_BEEGFS = """\
+MOUNT_BEEGFS = f"""\
 #!/bin/sh
 conf=$(echo "$4" | tr , '\\n' | sed -n 's/^cfgFile=//p')
 test -s "$(sed -n 's/^connAuthFile = //p' "$conf")" || exit 32
-exec mount -t tmpfs "$1" "$2"
-"""
+{FLAGS}"""
 
 
 def lustre(version: str) -> list[Stub]:
@@ -131,8 +134,9 @@ def entries(cluster: LabCluster, tmp_path_factory: pytest.TempPathFactory) -> di
             "type": "beegfs", "source": host, "nodes": NODE,
             "beegfs": {"version": "8.3", "repository": f"{url}/beegfs", **vouched, "untested": True},
         },
+        # not over /home: the home of a login that may become root has to be on the node's own disk
         "home": {
-            "type": "cephfs", "source": "127.0.0.1:/", "nodes": NODE, "options": ["mount_timeout=1"],
+            "path": "/people", "type": "cephfs", "source": "127.0.0.1:/", "nodes": NODE, "options": ["mount_timeout=1"],
             "cephfs": {"user": "hpc"},
         },
     }  # fmt: skip
@@ -320,7 +324,7 @@ def test_another_release_comes_although_the_packages_are_held(
 def test_cephfs_has_its_packages_and_its_key_and_fails_alone_without_a_cluster(cluster: LabCluster) -> None:
     assert cluster.root(NODE, "stat -c '%a %U' /etc/ceph/deepopsctl-home.secret") == "400 root"
     assert cluster.root(NODE, "cat /etc/ceph/deepopsctl-home.secret") == VAULT["home"]
-    unit = cluster.root(NODE, "cat /etc/systemd/system/home.mount")
+    unit = cluster.root(NODE, "cat /etc/systemd/system/people.mount")
     assert "What=127.0.0.1:6789:/\n" in unit
     assert "Options=name=hpc,secretfile=/etc/ceph/deepopsctl-home.secret,mount_timeout=1" in unit
     assert cluster.holds(NODE, "test -x /sbin/mount.ceph && mountpoint -q /soft && mountpoint -q /scratch")
@@ -334,7 +338,7 @@ def test_what_nothing_needs_any_more_goes_with_its_holds_and_its_secrets(cluster
     assert cluster.root(NODE, "apt-mark showhold") == ""
     left = cluster.root(NODE, WRITTEN)
     assert not any(
-        word in left for word in ("lustre-client", "beegfs", "glusterfs-client", "ceph-common", "/home.mount")
+        word in left for word in ("lustre-client", "beegfs", "glusterfs-client", "ceph-common", "/people.mount")
     )
     assert not cluster.holds(NODE, "ls /etc/ceph/deepopsctl-home.secret /etc/beegfs/conn-work.auth /etc/lnet.conf")
     assert not cluster.holds(NODE, "mountpoint -q /soft")
